@@ -1,0 +1,175 @@
+"""What the caller gives, checked and brought into the one form that the operators take.
+
+Operators want scale (float32) and zero point (int32 or float32) with all of x's dimensions; people
+give numbers, lists, or one value per channel. Every refusal names the argument, the value, what is
+allowed and the nearest right reading.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.numerics.qparams import SMALLEST_SCALE
+from halfstep.spec import PerChannel, PerTensor, QDType, QSpec
+
+Qparam: TypeAlias = float | Sequence[float] | Tensor
+
+
+def check_float(x: Any, verb: str) -> Tensor:
+    """x, when it is a real floating-point tensor; otherwise an error that says where x belongs."""
+    if isinstance(x, torch.nn.Module):
+        raise ArgumentTypeError(
+            f"{verb} takes a tensor, and x is a module ({type(x).__name__}): quantize its tensors "
+            "one by one; whole models go to hs.ptq.quantize"
+        )
+    if not isinstance(x, Tensor):
+        raise ArgumentTypeError(
+            f"{verb} takes a torch tensor, and x is a {type(x).__name__}: wrap it in torch.tensor()"
+        )
+    if not x.is_floating_point():
+        advice = (
+            "quantize x.real and x.imag"
+            if x.is_complex()
+            else "use hs.from_int_repr for integers that are quantized already, or x.float()"
+        )
+        raise ArgumentTypeError(f"{verb} takes floats, and x is {x.dtype}: {advice}")
+    return x
+
+
+def resolve_spec(spec: "QSpec | QDType | torch.dtype", axis: int | None, ndim: int) -> QSpec:
+    """The QSpec meant by ``spec`` and ``axis``, its axes counted from the front."""
+    if isinstance(spec, QSpec):
+        if axis is not None:
+            raise ArgumentError(
+                f"axis={axis} is given beside {spec}, which says its granularity itself: "
+                "leave out axis, or give only the dtype"
+            )
+        return spec.normalized(ndim)
+    dtype = QDType.of(spec)
+    return QSpec(dtype, PerTensor() if axis is None else PerChannel(axis)).normalized(ndim)
+
+
+def resolve_qparams(
+    shape: torch.Size, spec: QSpec, scale: Qparam, zero_point: Qparam | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Scale and zero point in the form that the operators take, for a tensor of ``shape``."""
+    return (
+        resolve_scale(shape, spec, scale, device),
+        resolve_zero_point(shape, spec, zero_point, device),
+    )
+
+
+def resolve_scale(shape: torch.Size, spec: QSpec, scale: Qparam, device: torch.device) -> Tensor:
+    """``scale`` as float32 with all dimensions, each value a normal positive number."""
+    given = _as_tensor(scale, "scale", device)
+    given = given if given.is_floating_point() else given.double()
+    resolved = _to_scale_shape(given.detach(), "scale", shape, spec).float()
+    if _has_values(resolved):
+        low = torch.where(resolved.isnan(), -math.inf, resolved)
+        bad = (low < SMALLEST_SCALE) | low.isinf()
+        if bool(bad.any()):
+            raise ArgumentError(
+                f"scale={given.flatten()[_first(bad, given)].item():g} is not a step: allowed are finite "
+                f"numbers from {SMALLEST_SCALE:g} (the least normal float32) upwards"
+            )
+    return resolved
+
+
+def resolve_zero_point(
+    shape: torch.Size, spec: QSpec, zero_point: Qparam | None, device: torch.device
+) -> Tensor:
+    """``zero_point`` as int32 (or float32) with all dimensions, each value a code of ``spec``."""
+    if zero_point is None:
+        if not spec.symmetric:
+            raise ArgumentError(
+                f"zero_point is missing: {spec} is not symmetric, so give zero_point= beside scale= "
+                "(0 when there is no offset)"
+            )
+        zero_point = 0
+    given = _as_tensor(zero_point, "zero_point", device).detach()
+    resolved = _to_scale_shape(given, "zero_point", shape, spec)
+    if _has_values(resolved):
+        _check_zero_point(given, spec)
+    return resolved.to(spec.zero_point_dtype)
+
+
+def _check_zero_point(given: Tensor, spec: QSpec) -> None:
+    if given.dtype == torch.bool:
+        raise ArgumentTypeError("zero_point is boolean: give integers")
+    values = given.double()
+    if spec.float_zero_point:
+        _refuse_zero_point(given, ~values.isfinite(), "is not finite: allowed are finite numbers")
+        return
+    qmin, qmax = (0, 0) if spec.symmetric else (spec.qmin, spec.qmax)
+    allowed = "0, since the format is symmetric" if spec.symmetric else f"{qmin} to {qmax} for {spec.dtype}"
+    fractional = values.isfinite() & (values != values.round())
+    hint = "is fractional: a zero point is an integer code (are scale and zero_point swapped?)"
+    _refuse_zero_point(given, fractional, f"{hint}; allowed is {allowed}")
+    outside = ~((values >= qmin) & (values <= qmax))
+    _refuse_zero_point(given, outside, f"is outside the format: allowed is {allowed}")
+
+
+def _refuse_zero_point(given: Tensor, bad: Tensor, why: str) -> None:
+    if bool(bad.any()):
+        raise ArgumentError(f"zero_point={given.flatten()[_first(bad, given)].item()} {why}")
+
+
+def _first(bad: Tensor, given: Tensor) -> int:
+    """The position of the first bad value in what was given."""
+    return int(bad.flatten().nonzero()[0]) if bad.numel() == given.numel() else 0
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Whether values can be looked at: not while a program is traced, and not on ``meta``."""
+    return not (torch.compiler.is_compiling() or tensor.is_meta or _is_fake(tensor))
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    return isinstance(tensor, torch._subclasses.FakeTensor)
+
+
+def _as_tensor(value: Any, name: str, device: torch.device) -> Tensor:
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            raise ArgumentTypeError(f"{name} is {value.dtype}: give real numbers")
+        return value.to(device)
+    try:
+        dtype = torch.float64 if isinstance(value, float) else None
+        return torch.as_tensor(value, dtype=dtype, device=device)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ArgumentTypeError(
+            f"{name}={value!r} is not a number, a list of numbers or a tensor"
+        ) from None
+
+
+def _to_scale_shape(value: Tensor, name: str, shape: torch.Size, spec: QSpec) -> Tensor:
+    """Bring a number, one value per channel, or the full shape to the shape of ``scale``."""
+    wanted = spec.granularity.scale_shape(tuple(shape))
+    if tuple(value.shape) == wanted:
+        return value
+    if value.numel() == 1:
+        return value.reshape(()).expand(wanted).contiguous()
+    axis = spec.granularity.axis
+    if isinstance(spec.granularity, PerChannel) and value.shape == (shape[axis],):
+        return value.reshape(wanted)
+    raise ArgumentError(_shape_message(value, name, shape, spec, wanted))
+
+
+def _shape_message(
+    value: Tensor, name: str, shape: torch.Size, spec: QSpec, wanted: tuple[int, ...]
+) -> str:
+    count = value.numel() if value.ndim == 1 else f"shape {tuple(value.shape)}"
+    what = f"{count} {name}s" if value.ndim == 1 else f"{name} has {count}"
+    others = [dim for dim, size in enumerate(shape) if value.ndim == 1 and size == value.numel()]
+    hint = "".join(f"; axis {dim} has {shape[dim]}" for dim in others)
+    if isinstance(spec.granularity, PerChannel):
+        axis = spec.granularity.axis
+        return f"{what}, but axis {axis} has {shape[axis]} channels{hint or ': give one for each'}"
+    if isinstance(spec.granularity, PerTensor):
+        way = f"{hint}: for one per channel pass axis={others[0]}" if others else ": give one number"
+        return f"{what}, but per-tensor quantization has one{way}"
+    return f"{what}, but {spec.granularity} of a {tuple(shape)} tensor needs shape {wanted} or one number"

@@ -1,0 +1,123 @@
+"""QSpec: the format of a quantized tensor, and nothing else."""
+
+from dataclasses import dataclass
+
+import torch
+
+from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.spec.dtypes import QDType
+from halfstep.spec.granularity import Granularity, PerChannel, PerGroup, PerTensor, PerToken
+
+_GRANULARITIES = (PerTensor, PerChannel, PerGroup, PerToken)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class QSpec:
+    """The format of a quantized tensor: ``x' = (q - zero_point) * scale``, ``qmin <= q <= qmax``.
+
+    dtype: an integer format of halfstep, or a torch integer dtype.
+    granularity: which elements share a scale; one scale for the whole tensor unless said.
+    symmetric: zero_point is 0, so the format must be signed.
+    narrow_range: the lowest code is unused, so that the bounds are [-qmax, qmax].
+    float_zero_point: ``q = rne(x / scale + zero_point)`` with a float32 zero point, the form of old
+        EmbeddingBag checkpoints; zero is not exact.
+
+    Raises ``ArgumentError`` for combinations that mean nothing.
+
+    >>> import halfstep as hs
+    >>> hs.QSpec(hs.int8, hs.PerChannel(0), symmetric=True, narrow_range=True)
+    QSpec(int8, PerChannel(axis=0), symmetric=True, narrow_range=True)
+    """
+
+    dtype: QDType
+    granularity: Granularity
+    symmetric: bool
+    narrow_range: bool
+    float_zero_point: bool
+
+    def __init__(
+        self,
+        dtype: QDType | torch.dtype,
+        granularity: Granularity | None = None,
+        *,
+        symmetric: bool = False,
+        narrow_range: bool = False,
+        float_zero_point: bool = False,
+    ) -> None:
+        set_field = object.__setattr__
+        set_field(self, "dtype", QDType.of(dtype))
+        set_field(self, "granularity", PerTensor() if granularity is None else granularity)
+        set_field(self, "symmetric", symmetric)
+        set_field(self, "narrow_range", narrow_range)
+        set_field(self, "float_zero_point", float_zero_point)
+        self._check()
+
+    def _check(self) -> None:
+        if not isinstance(self.granularity, _GRANULARITIES):
+            raise ArgumentTypeError(
+                f"granularity={self.granularity!r} is not a granularity: use PerTensor(), "
+                "PerChannel(axis), PerGroup(axis, size) or PerToken()"
+            )
+        if self.symmetric and not (self.dtype.qmin < 0 < self.dtype.qmax):
+            raise ArgumentError(
+                f"symmetric=True needs codes on both sides of zero, and {self.dtype} has "
+                f"[{self.dtype.qmin}, {self.dtype.qmax}]: use a signed dtype or symmetric=False"
+            )
+        if self.narrow_range and not (self.dtype.signed and self.dtype.is_full):
+            raise ArgumentError(
+                f"narrow_range=True drops the lowest code of a full signed dtype, and {self.dtype} is "
+                "not one: give the bounds with dtype.within(qmin, qmax) instead"
+            )
+        if self.float_zero_point and (self.symmetric or self.dtype.bits > 8):
+            raise ArgumentError(
+                "float_zero_point=True is the asymmetric form of at most 8 bits: "
+                "leave out symmetric=True, and use a dtype of at most 8 bits"
+            )
+
+    @property
+    def qmin(self) -> int:
+        """The lowest code in use, narrow range applied."""
+        return self.dtype.qmin + self.narrow_range
+
+    @property
+    def qmax(self) -> int:
+        """The highest code in use."""
+        return self.dtype.qmax
+
+    @property
+    def axis(self) -> int | None:
+        """The axis that is kept (per channel) or cut (per group); None where there is no single one."""
+        return self.granularity.axis
+
+    @property
+    def zero_point_dtype(self) -> torch.dtype:
+        """int32, or float32 in the float-zero-point form."""
+        return torch.float32 if self.float_zero_point else torch.int32
+
+    def with_granularity(self, granularity: Granularity) -> "QSpec":
+        """The same format with another granularity.
+
+        >>> import halfstep as hs
+        >>> hs.QSpec(hs.int8).with_granularity(hs.PerChannel(0))
+        QSpec(int8, PerChannel(axis=0))
+        """
+        if granularity == self.granularity:
+            return self
+        return QSpec(
+            self.dtype,
+            granularity,
+            symmetric=self.symmetric,
+            narrow_range=self.narrow_range,
+            float_zero_point=self.float_zero_point,
+        )
+
+    def normalized(self, ndim: int) -> "QSpec":
+        """The same format with axes counted from the front, for a tensor of ``ndim`` dimensions."""
+        return self.with_granularity(self.granularity.normalized(ndim))
+
+    def __repr__(self) -> str:
+        flags = ("symmetric", "narrow_range", "float_zero_point")
+        parts = [repr(self.dtype)]
+        parts += [repr(self.granularity)] * (self.granularity != PerTensor())
+        parts += [f"{flag}=True" for flag in flags if getattr(self, flag)]
+        return f"QSpec({', '.join(parts)})"
