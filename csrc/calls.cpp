@@ -1,0 +1,234 @@
+#include "calls.hpp"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <limits>
+
+#include "call.hpp"
+#include "errors.hpp"
+#include "kernels/walk.hpp"
+#include "levels.hpp"
+#include "threads.hpp"
+
+namespace halfstep {
+namespace {
+
+// Runs an elementwise kernel; returns whether a thread saw NaN.
+bool run_elementwise(Kernel kernel, Call& call, int threads) {
+    if (call.is_empty()) return false;
+    std::vector<Partial> partials(static_cast<std::size_t>(useful_threads(call.plan().count, threads)));
+    run(kernel, call.job(), partials);
+    bool nan = false;
+    for (const Partial& partial : partials) nan |= partial.nan;
+    return nan;
+}
+
+// Two arrays of accumulators for each thread of a reduction, such as minima and maxima.
+template <class Number>
+class Accumulators {
+   public:
+    Accumulators(const Call& call, int threads, Number first, Number second) : call_(call) {
+        // Each thread pays for clearing and joining its own, so they stay few against the elements.
+        const std::int64_t size = call.accumulators(), elements = call.plan().count;
+        const std::int64_t worth = elements / (8 * size) + 1;
+        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(useful_threads(elements, threads), worth));
+        first_.assign(count, std::vector<Number>(static_cast<std::size_t>(size), first));
+        second_.assign(count, std::vector<Number>(static_cast<std::size_t>(size), second));
+    }
+
+    std::size_t threads() const { return first_.size(); }
+    Number* first(std::size_t thread) { return first_[thread].data(); }
+    Number* second(std::size_t thread) { return second_[thread].data(); }
+
+    // Calls take(scale, first, second) for every accumulator of every thread.
+    template <class Take>
+    void join(Take take) {
+        const std::int64_t size = call_.accumulators();
+        const auto visit = [&](std::int64_t at, std::int64_t index) {
+            for (std::size_t thread = 0; thread < threads(); ++thread) take(index, first(thread)[at], second(thread)[at]);
+        };
+        if (call_.plan().pattern != Pattern::table) {
+            for (std::int64_t at = 0; at < size; ++at) visit(at, at);
+            return;
+        }
+        for_runs(call_.plan(), Tile{{}, 0, 0, size}, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+            for (std::int64_t j = 0; j < length; ++j) visit(at + j, index + j * stride);
+        });
+    }
+
+   private:
+    const Call& call_;
+    std::vector<std::vector<Number>> first_;
+    std::vector<std::vector<Number>> second_;
+};
+
+void keep_extremes(float& lo, float& hi, float low, float high) {
+    if (low < lo || std::isnan(low)) lo = low;
+    if (high > hi || std::isnan(high)) hi = high;
+}
+
+// lo and hi have one entry for each scale of the call.
+void run_min_max(Call& call, int threads, float* lo, float* hi) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    std::fill(lo, lo + call.plan().scales, call.is_empty() ? 0.0f : infinity);
+    std::fill(hi, hi + call.plan().scales, call.is_empty() ? 0.0f : -infinity);
+    if (call.is_empty()) return;
+    Accumulators<float> found(call, threads, infinity, -infinity);
+    std::vector<Partial> partials(found.threads());
+    for (std::size_t k = 0; k < partials.size(); ++k) {
+        partials[k].lo = found.first(k);
+        partials[k].hi = found.second(k);
+    }
+    run(kernels().min_max, call.job(), partials);
+    found.join([=](std::int64_t scale, float low, float high) { keep_extremes(lo[scale], hi[scale], low, high); });
+    for (std::int64_t k = 0; k < call.plan().scales; ++k) {
+        lo[k] += 0.0f;  // -0.0 becomes 0.0, so that the order of the elements does not show
+        hi[k] += 0.0f;
+    }
+}
+
+// The largest magnitude; the largest float32 where it is not finite.
+double largest_magnitude(const View& view, int threads) {
+    Shape one = view.shape;
+    std::fill(one.size, one.size + one.ndim, 1);
+    Call call({&view}, one, {});
+    float lo = 0.0f, hi = 0.0f;
+    run_min_max(call, threads, &lo, &hi);
+    const float largest = std::fmax(-lo, hi);
+    return std::isfinite(lo) && std::isfinite(hi) ? largest : FLT_MAX;
+}
+
+// Adding this to a term and subtracting it again leaves a multiple of n * bound * 2^-52 or so, and
+// n such terms of magnitude up to `bound` have an exact sum in float64.
+double anchor_for(double terms, double bound) {
+    int exponent = 0;
+    std::frexp(terms * bound, &exponent);
+    return std::ldexp(1.5, exponent);
+}
+
+void set_anchors(Call& call, const QParams& qparams, double largest) {
+    const auto* scale = reinterpret_cast<const float*>(qparams.scale.data);
+    double widest = 0.0;
+    for (std::int64_t k = 0; k < call.plan().scales; ++k) widest = std::fmax(widest, std::fabs(scale[k]));
+    const auto terms = static_cast<double>(call.plan().count / call.plan().scales);
+    call.job().scale_anchor = anchor_for(terms, largest * (call.job().qmax - call.job().qmin));
+    call.job().zero_anchor = anchor_for(terms, largest * widest);
+}
+
+void require_range(const QParams& qparams, DType dtype) {
+    const int bits = 8 * size_of(dtype);
+    const bool is_signed = dtype != DType::u8 && dtype != DType::u16;
+    const std::int64_t lowest = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0;
+    const std::int64_t highest = lowest + (std::int64_t{1} << bits) - 1;
+    if (qparams.qmin < lowest || qparams.qmax > highest) {
+        throw ArgumentError("[qmin, qmax] = [" + std::to_string(qparams.qmin) + ", " + std::to_string(qparams.qmax) +
+                            "] does not fit a dtype that holds [" + std::to_string(lowest) + ", " +
+                            std::to_string(highest) + "]: choose bounds inside it or a wider dtype");
+    }
+}
+
+}  // namespace
+
+bool quantize(const View& codes, const View& x, const QParams& qparams, int threads) {
+    require_float(x, "x");
+    require_codes(codes, "dtype");
+    require_range(qparams, codes.dtype);
+    Call call({&codes, &x}, qparams.scale.shape, {0});
+    call.set_qparams(qparams, false);
+    return run_elementwise(kernels().quantize, call, threads);
+}
+
+void dequantize(const View& y, const View& codes, const QParams& qparams, int threads) {
+    require_codes(codes, "q");
+    require_float(y, "dtype");
+    Call call({&y, &codes}, qparams.scale.shape, {0});
+    call.set_qparams(qparams, true);
+    run_elementwise(kernels().dequantize, call, threads);
+}
+
+void fake_quantize(const View& y, const View* mask, const View& x, const QParams& qparams, int threads) {
+    require_float(x, "x");
+    if (!mask) {
+        Call call({&y, &x}, qparams.scale.shape, {0});
+        call.set_qparams(qparams, false);
+        run_elementwise(kernels().fake_quantize, call, threads);
+        return;
+    }
+    Call call({&y, &x, mask}, qparams.scale.shape, {0, 2});
+    call.set_qparams(qparams, false);
+    run_elementwise(kernels().fake_quantize, call, threads);
+}
+
+void mask_gradient(const View& out, const View& gradient, const View& mask, int threads) {
+    require_float(gradient, "grad");
+    if (mask.dtype != DType::boolean) throw ArgumentTypeError("mask must be bool: convert it with mask.bool()");
+    Shape one = out.shape;
+    std::fill(one.size, one.size + one.ndim, 1);
+    Call call({&out, &gradient, &mask}, one, {0});
+    run_elementwise(kernels().mask_gradient, call, threads);
+}
+
+void min_max(const View& lo, const View& hi, const View& x, int threads) {
+    require_float(x, "x");
+    Call call({&x}, lo.shape, {});
+    run_min_max(call, threads, reinterpret_cast<float*>(lo.data), reinterpret_cast<float*>(hi.data));
+}
+
+void learnable_backward(const View& out, const View& scale_gradient, const View& zero_gradient, const View& gradient,
+                        const View& x, const QParams& qparams, float factor, int threads) {
+    require_float(x, "x");
+    require_float(gradient, "grad");
+    Call call({&out, &x, &gradient}, qparams.scale.shape, {0});
+    call.set_qparams(qparams, false);
+    std::vector<double> scale_sums(static_cast<std::size_t>(call.plan().scales)), zero_sums(scale_sums);
+    if (!call.is_empty()) {
+        set_anchors(call, qparams, largest_magnitude(gradient, threads));
+        Accumulators<double> sums(call, threads, 0.0, 0.0);
+        std::vector<Partial> partials(sums.threads());
+        for (std::size_t k = 0; k < partials.size(); ++k) {
+            partials[k].scale_sum = sums.first(k);
+            partials[k].zero_sum = sums.second(k);
+        }
+        run(kernels().learnable, call.job(), partials);
+        sums.join([&](std::int64_t scale, double of_scale, double of_zero) {
+            scale_sums[static_cast<std::size_t>(scale)] += of_scale;
+            zero_sums[static_cast<std::size_t>(scale)] += of_zero;
+        });
+    }
+    for (std::size_t k = 0; k < scale_sums.size(); ++k) {
+        reinterpret_cast<float*>(scale_gradient.data)[k] = static_cast<float>(scale_sums[k]) * factor;
+        reinterpret_cast<float*>(zero_gradient.data)[k] = static_cast<float>(zero_sums[k]) * factor;
+    }
+}
+
+namespace {
+
+// Checks a pair of packed bytes and codes; returns the number of codes.
+std::int64_t count_codes(const View& codes, const View& bytes, int bits) {
+    if (bits != 2 && bits != 4) throw ArgumentError("bits=" + std::to_string(bits) + " is not packed: use 2 or 4");
+    if (size_of(codes.dtype) != 1 || is_float(codes.dtype)) {
+        throw ArgumentTypeError("codes to pack must be int8 or uint8: convert them");
+    }
+    const std::int64_t count = codes.shape.count(), needed = (count * bits + 7) / 8;
+    if (bytes.dtype != DType::u8 || bytes.shape.count() != needed) {
+        throw ArgumentError(std::to_string(count) + " codes of " + std::to_string(bits) + " bits are " +
+                            std::to_string(needed) + " bytes of uint8, not " + std::to_string(bytes.shape.count()) +
+                            ": give the shape that was packed");
+    }
+    return count;
+}
+
+}  // namespace
+
+void pack(const View& bytes, const View& codes, int bits) {
+    const std::int64_t count = count_codes(codes, bytes, bits);
+    kernels().pack(reinterpret_cast<const std::uint8_t*>(codes.data), count, bits, reinterpret_cast<std::uint8_t*>(bytes.data));
+}
+
+void unpack(const View& codes, const View& bytes, int bits, bool is_signed) {
+    const std::int64_t count = count_codes(codes, bytes, bits);
+    kernels().unpack(reinterpret_cast<const std::uint8_t*>(bytes.data), count, bits, is_signed, reinterpret_cast<std::uint8_t*>(codes.data));
+}
+
+}  // namespace halfstep

@@ -1,0 +1,61 @@
+// What one call asks of the kernels of an instruction level, as plain data.
+#pragma once
+
+#include <cstdint>
+
+#include "plan.hpp"
+
+namespace halfstep {
+
+enum class Formula : std::uint8_t {
+    narrow,   // integer zero point, every code exact in float32
+    wide,     // integer zero point, sums in float64: 32-bit codes
+    shifted,  // float zero point
+};
+
+// A zero point as 4 bytes: a float, or an int32 under Formula::wide.
+using Cell = std::uint32_t;
+
+struct Job {
+    const Plan* plan;
+    char* data[kMaxOperands];
+    DType dtype[kMaxOperands];
+    Formula formula;
+    bool stream;  // write around the caches: the output is larger than they are
+    double qmin;
+    double qmax;
+    const float* scale;        // one for each scale
+    const Cell* zero;          // the same
+    const float* scale_table;  // Pattern::table: written out for period + kTile elements
+    const Cell* zero_table;
+    double scale_anchor;  // learnable: adding and subtracting it rounds a term to the summation grid
+    double zero_anchor;
+};
+
+// What one thread found. The arrays have one entry for each scale, or, under Pattern::table, one for
+// each element of a period + kTile. Aligned so that threads do not write to one cache line.
+struct alignas(64) Partial {
+    bool nan = false;
+    float* lo = nullptr;
+    float* hi = nullptr;
+    double* scale_sum = nullptr;
+    double* zero_sum = nullptr;
+};
+
+// A kernel works on the tiles [first, last) of the plan.
+using Kernel = void (*)(const Job& job, std::int64_t first, std::int64_t last, Partial& partial);
+
+// The kernels of one instruction level; the numbers of the operands are those of Job::data.
+struct Kernels {
+    const char* level;
+    Kernel quantize;       // 0: codes out, 1: x
+    Kernel dequantize;     // 0: floats out, 1: codes
+    Kernel fake_quantize;  // 0: y out, 1: x, 2 (where present): mask out
+    Kernel mask_gradient;  // 0: gradient out, 1: gradient, 2: mask
+    Kernel min_max;        // 0: x
+    Kernel learnable;      // 0: gradient of x out, 1: x, 2: gradient
+    void (*pack)(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes);
+    void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed, std::uint8_t* codes);
+};
+
+}  // namespace halfstep

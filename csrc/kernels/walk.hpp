@@ -1,0 +1,79 @@
+// Walking along a plan: tiles of a row, and the runs of scales inside a tile.
+#pragma once
+
+#include "../job.hpp"
+
+namespace halfstep {
+namespace {
+
+inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+
+// Up to kTile consecutive elements of a row.
+struct Tile {
+    std::int64_t offset[kMaxOperands];  // of the first element, in elements
+    std::int64_t scale;                 // index of the scale at the start of the row
+    std::int64_t start;                 // place in the row
+    std::int64_t length;
+};
+
+// Calls body(tile) for the tiles [first, last).
+template <class Body>
+inline void for_tiles(const Plan& plan, std::int64_t first, std::int64_t last, Body body) {
+    const std::int64_t per_row = plan.tiles_per_row();
+    for (std::int64_t number = first; number < last; ++number) {
+        std::int64_t row = number / per_row;
+        Tile tile{{}, 0, (number - row * per_row) * kTile, 0};
+        tile.length = smaller(kTile, plan.row - tile.start);
+        for (int k = 0; k < plan.operands; ++k) tile.offset[k] = tile.start * plan.step[k];
+        for (int d = plan.outer_count; d-- > 0 && row > 0;) {
+            const Dim& dim = plan.outer[d];
+            const std::int64_t index = row % dim.size;
+            row /= dim.size;
+            tile.scale += index * dim.scale;
+            for (int k = 0; k < plan.operands; ++k) tile.offset[k] += index * dim.step[k];
+        }
+        body(static_cast<const Tile&>(tile));
+    }
+}
+
+// Calls body(at, length, index, stride) for the maximal pieces of a tile in which element at + j has
+// the scale index + j * stride. A tile may reach past the row's end where the row is periodic.
+template <class Body>
+inline void for_runs(const Plan& plan, const Tile& tile, Body body) {
+    std::int64_t place[kMaxDims];
+    const int last = plan.digit_count - 1;
+    std::int64_t rest = tile.start, index = tile.scale;
+    for (int d = last; d >= 0; --d) {
+        place[d] = rest % plan.digits[d].size;
+        rest /= plan.digits[d].size;
+        index += place[d] * plan.digits[d].stride;
+    }
+    const Digit inner = plan.digits[last];
+    for (std::int64_t at = 0; at < tile.length;) {
+        const std::int64_t length = smaller(inner.size - place[last], tile.length - at);
+        body(at, length, index, inner.stride);
+        at += length;
+        index -= place[last] * inner.stride;
+        place[last] = 0;
+        for (int d = last - 1; d >= 0; --d) {
+            index += plan.digits[d].stride;
+            if (++place[d] < plan.digits[d].size) break;
+            index -= plan.digits[d].size * plan.digits[d].stride;
+            place[d] = 0;
+        }
+    }
+}
+
+// Writes out the scale and zero point of each element of a tile.
+inline void expand(const Plan& plan, const Tile& tile, const float* scale, const Cell* zero,
+                   float* scales, Cell* zeros) {
+    for_runs(plan, tile, [=](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+        for (std::int64_t j = 0; j < length; ++j) {
+            scales[at + j] = scale[index + j * stride];
+            zeros[at + j] = zero[index + j * stride];
+        }
+    });
+}
+
+}  // namespace
+}  // namespace halfstep
