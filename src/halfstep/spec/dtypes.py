@@ -29,6 +29,14 @@ class QDType:
     qmax: int
 
     def __post_init__(self) -> None:
+        if self.bits < 2 or (max(8, self.bits), self.signed) not in _STORAGE:
+            raise ArgumentError(
+                f"bits={self.bits} {'signed' if self.signed else 'unsigned'} is not an integer "
+                f"format: use one of {', '.join(_BY_NAME)}"
+            )
+        for name, bound in (("qmin", self.qmin), ("qmax", self.qmax)):
+            if isinstance(bound, bool) or not isinstance(bound, int):
+                raise ArgumentTypeError(f"{name}={bound!r} is not an integer: give a code of {self.name}")
         if not (self.lowest <= self.qmin < self.qmax <= self.highest):
             raise ArgumentError(
                 f"{self.name} holds [{self.lowest}, {self.highest}], so it cannot be narrowed to "
@@ -42,8 +50,8 @@ class QDType:
         >>> QDType.with_bits(8, signed=True)
         int8
         """
-        lowest = -(2 ** (bits - 1)) if signed else 0
-        return cls(bits, signed, lowest, lowest + 2**bits - 1)
+        lowest = -(1 << bits >> 1) if signed else 0
+        return cls(bits, signed, lowest, lowest + (1 << bits) - 1)
 
     @classmethod
     def of(cls, dtype: "QDType | torch.dtype") -> "QDType":
@@ -56,7 +64,7 @@ class QDType:
         """
         if isinstance(dtype, QDType):
             return dtype
-        found = _BY_STORAGE.get(dtype) if isinstance(dtype, torch.dtype) else None
+        found = next((own for own in _ALL if own.bits >= 8 and own.storage == dtype), None)
         if found is None:
             raise ArgumentTypeError(
                 f"dtype={dtype!r} is not an integer format: use one of {', '.join(_BY_NAME)} from "
@@ -71,14 +79,14 @@ class QDType:
         >>> QDType.parse("int4"), QDType.parse("int8[-127, 127]")
         (int4, int8[-127, 127])
         """
-        base, _, bounds = name.partition("[")
+        base, bracket, bounds = name.partition("[")
         if base.strip() not in _BY_NAME:
             raise ArgumentError(f"{name!r} is not an integer format: use {', '.join(_BY_NAME)}")
         dtype = _BY_NAME[base.strip()]
-        if not bounds:
+        if not bracket:
             return dtype
         try:
-            qmin, qmax = (int(part) for part in bounds.rstrip("] ").split(","))
+            qmin, qmax = (int(part) for part in bounds.removesuffix("]").split(","))
         except ValueError:
             raise ArgumentError(
                 f"{name!r} has unreadable bounds: write them as {base}[-100, 100]"
@@ -104,12 +112,12 @@ class QDType:
     @property
     def lowest(self) -> int:
         """The lowest code that the bits can hold."""
-        return -(2 ** (self.bits - 1)) if self.signed else 0
+        return -(1 << (self.bits - 1)) if self.signed else 0
 
     @property
     def highest(self) -> int:
         """The highest code that the bits can hold."""
-        return self.lowest + 2**self.bits - 1
+        return self.lowest + (1 << self.bits) - 1
 
     @property
     def is_full(self) -> bool:
@@ -124,8 +132,7 @@ class QDType:
     @property
     def storage(self) -> torch.dtype:
         """The torch dtype that holds one unpacked code."""
-        width = 8 if self.bits <= 8 else self.bits
-        return _STORAGE[width, self.signed]
+        return _STORAGE[max(8, self.bits), self.signed]
 
     def __repr__(self) -> str:
         return self.name if self.is_full else f"{self.name}[{self.qmin}, {self.qmax}]"
@@ -177,4 +184,3 @@ _ALL = (
     uint16,
 )
 _BY_NAME = {dtype.name: dtype for dtype in _ALL}
-_BY_STORAGE = {dtype.storage: dtype for dtype in _ALL if dtype.bits >= 8}

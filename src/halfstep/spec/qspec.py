@@ -1,6 +1,8 @@
 """QSpec: the format of a quantized tensor, and nothing else."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
@@ -8,7 +10,8 @@ from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.spec.dtypes import QDType
 from halfstep.spec.granularity import Granularity, PerChannel, PerGroup, PerTensor, PerToken
 
-_GRANULARITIES = (PerTensor, PerChannel, PerGroup, PerToken)
+_GRANULARITIES: tuple[type[Granularity], ...] = (PerTensor, PerChannel, PerGroup, PerToken)
+_FLAGS = ("symmetric", "narrow_range", "float_zero_point")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -58,6 +61,11 @@ class QSpec:
                 f"granularity={self.granularity!r} is not a granularity: use PerTensor(), "
                 "PerChannel(axis), PerGroup(axis, size) or PerToken()"
             )
+        for flag in _FLAGS:
+            if not isinstance(getattr(self, flag), bool):
+                raise ArgumentTypeError(
+                    f"{flag}={getattr(self, flag)!r} is not a bool: use True or False"
+                )
         if self.symmetric and not (self.dtype.qmin < 0 < self.dtype.qmax):
             raise ArgumentError(
                 f"symmetric=True needs codes on both sides of zero, and {self.dtype} has "
@@ -115,9 +123,38 @@ class QSpec:
         """The same format with axes counted from the front, for a tensor of ``ndim`` dimensions."""
         return self.with_granularity(self.granularity.normalized(ndim))
 
+    def to_dict(self) -> dict[str, str | int | bool]:
+        """The spec as plain data, for JSON and for files.
+
+        >>> import halfstep as hs
+        >>> hs.QSpec(hs.int4, hs.PerGroup(1, 32), symmetric=True).to_dict()
+        {'dtype': 'int4', 'granularity': 'PerGroup', 'axis': 1, 'size': 32, 'symmetric': True}
+        """
+        plain: dict[str, str | int | bool] = {"dtype": repr(self.dtype)}
+        plain["granularity"] = type(self.granularity).__name__
+        plain |= {field.name: getattr(self.granularity, field.name) for field in fields(self.granularity)}
+        return plain | {flag: True for flag in _FLAGS if getattr(self, flag)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> "QSpec":
+        """The spec that ``to_dict`` wrote; an ``ArgumentError`` says what cannot be read.
+
+        >>> QSpec.from_dict({"dtype": "uint8", "granularity": "PerChannel", "axis": 0})
+        QSpec(uint8, PerChannel(axis=0))
+        """
+        rest = dict(plain)
+        kind = {kind.__name__: kind for kind in _GRANULARITIES}.get(rest.pop("granularity", "PerTensor"))
+        dtype = rest.pop("dtype", None)
+        flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
+        plain_flags = all(isinstance(flag, bool) for flag in flags.values())
+        if kind is None or not isinstance(dtype, str) or not plain_flags:
+            raise ArgumentError(f"{dict(plain)} is not a format: it needs a dtype and a granularity")
+        if set(rest) != {field.name for field in fields(kind)}:
+            raise ArgumentError(f"{dict(plain)} is not a format: {kind.__name__} has other fields")
+        return cls(QDType.parse(dtype), kind(**rest), **flags)
+
     def __repr__(self) -> str:
-        flags = ("symmetric", "narrow_range", "float_zero_point")
         parts = [repr(self.dtype)]
         parts += [repr(self.granularity)] * (self.granularity != PerTensor())
-        parts += [f"{flag}=True" for flag in flags if getattr(self, flag)]
+        parts += [f"{flag}=True" for flag in _FLAGS if getattr(self, flag)]
         return f"QSpec({', '.join(parts)})"
