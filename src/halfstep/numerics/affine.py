@@ -47,11 +47,12 @@ def quantize(
     check_nan: bool = False,
 ) -> Tensor:
     """q = clamp(rne(x / scale) + zero_point, qmin, qmax); NaN counts as 0 unless it is checked."""
-    nan = x.isnan()
+    values = x.float()
+    nan = values.isnan()
     if check_nan and bool(nan.any()):
-        raise nan_error(x)
+        raise nan_error(values)
     exact = needs_float64(qmin, qmax)
-    codes = unclamped_codes(x.masked_fill(nan, 0.0), scale, zero_point, exact=exact)
+    codes = unclamped_codes(values.masked_fill(nan, 0.0), scale, zero_point, exact=exact)
     return torch.empty_like(x, dtype=dtype).copy_(codes.clamp(qmin, qmax))
 
 

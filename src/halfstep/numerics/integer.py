@@ -111,11 +111,11 @@ def conv_transpose(
 def _per_output(w_scale: Tensor, groups: int, ndim: int) -> Tensor:
     """The weight scale along the output's channel dimension."""
     scale = w_scale.reshape(-1) if w_scale.numel() == 1 else w_scale.flatten().repeat(groups)
-    return scale.view(1, -1, *[1] * (ndim - 2))
+    return scale.view(-1, *[1] * (ndim - 2))
 
 
 def _channels(bias: Tensor | None, ndim: int) -> Tensor | None:
-    return None if bias is None else bias.view(1, -1, *[1] * (ndim - 2))
+    return None if bias is None else bias.view(-1, *[1] * (ndim - 2))
 
 
 def requantize(
