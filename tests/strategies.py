@@ -111,12 +111,14 @@ def granularities(draw: st.DrawFn, shape: Shape) -> Granularity:
 
 @st.composite
 def specs(
-    draw: st.DrawFn, shape: Shape, *, max_bits: int = 32, float_zero_point: bool = True
+    draw: st.DrawFn, shape: Shape, *, max_bits: int = 32, float_zero_point: bool | None = None
 ) -> QSpec:
-    """Every legal QSpec for a tensor of this shape."""
-    dtype = draw(dtypes(max_bits))
+    """Every legal QSpec for a tensor of this shape; ``float_zero_point`` asks for one form only."""
+    if float_zero_point is None:
+        float_zero_point = draw(st.integers(0, 4)) == 0
+    dtype = draw(dtypes(min(8, max_bits) if float_zero_point else max_bits))
     granularity = draw(granularities(shape))
-    if float_zero_point and dtype.bits <= 8 and draw(st.integers(0, 4)) == 0:
+    if float_zero_point:
         return QSpec(dtype, granularity, float_zero_point=True)
     symmetric = dtype.qmin < 0 < dtype.qmax and draw(st.booleans())
     narrow = dtype.signed and dtype.is_full and draw(st.booleans())
@@ -222,7 +224,7 @@ def cases(
     draw: st.DrawFn,
     *,
     max_bits: int = 32,
-    float_zero_point: bool = True,
+    float_zero_point: bool | None = None,
     specials: tuple[float, ...] = SPECIALS,
     x_dtypes: tuple[torch.dtype, ...] = FLOAT_DTYPES,
     min_side: int = 0,
