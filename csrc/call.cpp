@@ -17,6 +17,7 @@ constexpr std::int64_t kNarrowest = -65536;        // beyond these bounds a floa
 constexpr std::int64_t kWidest = 65536;
 
 bool is_contiguous(const View& view) {
+    if (view.shape.count() == 0) return true;
     std::int64_t expected = 1;
     for (int dim = view.shape.ndim; dim-- > 0;) {
         if (view.shape.size[dim] != 1 && view.stride[dim] != expected) return false;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "call.hpp"
 #include "errors.hpp"
+#include "kernels/order_key.hpp"
 #include "kernels/walk.hpp"
 #include "levels.hpp"
 #include "threads.hpp"
@@ -46,7 +48,9 @@ class Accumulators {
     void join(Take take) {
         const std::int64_t size = call_.accumulators();
         const auto visit = [&](std::int64_t at, std::int64_t index) {
-            for (std::size_t thread = 0; thread < threads(); ++thread) take(index, first(thread)[at], second(thread)[at]);
+            for (std::size_t thread = 0; thread < threads(); ++thread) {
+                take(static_cast<std::size_t>(index), first(thread)[at], second(thread)[at]);
+            }
         };
         if (call_.plan().pattern != Pattern::table) {
             for (std::int64_t at = 0; at < size; ++at) visit(at, at);
@@ -63,28 +67,37 @@ class Accumulators {
     std::vector<std::vector<Number>> second_;
 };
 
-void keep_extremes(float& lo, float& hi, float low, float high) {
-    if (low < lo || std::isnan(low)) lo = low;
-    if (high > hi || std::isnan(high)) hi = high;
+// -0.0 becomes 0.0, so that the order of the elements does not show.
+float value_of(Key key) {
+    const Key bits = key_of(static_cast<std::uint32_t>(key));
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value + 0.0f;
 }
 
 // lo and hi have one entry for each scale of the call.
 void run_min_max(Call& call, int threads, float* lo, float* hi) {
-    constexpr float infinity = std::numeric_limits<float>::infinity();
-    std::fill(lo, lo + call.plan().scales, call.is_empty() ? 0.0f : infinity);
-    std::fill(hi, hi + call.plan().scales, call.is_empty() ? 0.0f : -infinity);
+    const auto scales = static_cast<std::size_t>(call.plan().scales);
+    std::fill(lo, lo + scales, 0.0f);
+    std::fill(hi, hi + scales, 0.0f);
     if (call.is_empty()) return;
-    Accumulators<float> found(call, threads, infinity, -infinity);
+    constexpr Key highest = std::numeric_limits<Key>::max(), lowest = std::numeric_limits<Key>::min();
+    std::vector<Key> least(scales, highest), most(scales, lowest);
+    Accumulators<Key> found(call, threads, highest, lowest);
     std::vector<Partial> partials(found.threads());
     for (std::size_t k = 0; k < partials.size(); ++k) {
         partials[k].lo = found.first(k);
         partials[k].hi = found.second(k);
     }
     run(kernels().min_max, call.job(), partials);
-    found.join([=](std::int64_t scale, float low, float high) { keep_extremes(lo[scale], hi[scale], low, high); });
-    for (std::int64_t k = 0; k < call.plan().scales; ++k) {
-        lo[k] += 0.0f;  // -0.0 becomes 0.0, so that the order of the elements does not show
-        hi[k] += 0.0f;
+    found.join([&](std::size_t scale, Key low, Key high) {
+        least[scale] = std::min(least[scale], low);
+        most[scale] = std::max(most[scale], high);
+    });
+    for (std::size_t k = 0; k < scales; ++k) {
+        const bool nan = least[k] < kMinusInfinityKey || most[k] > kInfinityKey;
+        lo[k] = nan ? std::numeric_limits<float>::quiet_NaN() : value_of(least[k]);
+        hi[k] = nan ? std::numeric_limits<float>::quiet_NaN() : value_of(most[k]);
     }
 }
 
@@ -191,9 +204,9 @@ void learnable_backward(const View& out, const View& scale_gradient, const View&
             partials[k].zero_sum = sums.second(k);
         }
         run(kernels().learnable, call.job(), partials);
-        sums.join([&](std::int64_t scale, double of_scale, double of_zero) {
-            scale_sums[static_cast<std::size_t>(scale)] += of_scale;
-            zero_sums[static_cast<std::size_t>(scale)] += of_zero;
+        sums.join([&](std::size_t scale, double of_scale, double of_zero) {
+            scale_sums[scale] += of_scale;
+            zero_sums[scale] += of_zero;
         });
     }
     for (std::size_t k = 0; k < scale_sums.size(); ++k) {

@@ -36,8 +36,8 @@ struct Job {
 // each element of a period + kTile. Aligned so that threads do not write to one cache line.
 struct alignas(64) Partial {
     bool nan = false;
-    float* lo = nullptr;
-    float* hi = nullptr;
+    std::int32_t* lo = nullptr;  // as order keys
+    std::int32_t* hi = nullptr;
     double* scale_sum = nullptr;
     double* zero_sum = nullptr;
 };

@@ -1,56 +1,47 @@
-// The least and greatest value of the elements that share a scale; NaN is kept once seen.
+// The least and greatest value of the elements that share a scale.
+//
+// Floats are compared as order keys: integers in the order of the floats, with NaN beyond the
+// infinities. So minima and maxima are plain integer reductions, which vectorise, and NaN stays once
+// seen.
 #pragma once
 
 #include "formula.hpp"
+#include "order_key.hpp"
 
 namespace halfstep {
 namespace {
 
-constexpr std::int64_t kLanes = 64;  // independent minima and maxima, so that a reduction vectorises
+inline Key lesser(Key a, Key b) { return a < b ? a : b; }
+inline Key greater(Key a, Key b) { return a > b ? a : b; }
 
-inline float least(float kept, float value) { return (value < kept) | (value != value) ? value : kept; }
-inline float greatest(float kept, float value) { return (value > kept) | (value != value) ? value : kept; }
-
-// lo[i], hi[i] take in x[i].
+// lo[i] and hi[i] take in x[i].
 HALFSTEP_NOINLINE void min_max_each(const float* HALFSTEP_RESTRICT x, std::int64_t length,
-                                    float* HALFSTEP_RESTRICT lo, float* HALFSTEP_RESTRICT hi) {
+                                    Key* HALFSTEP_RESTRICT lo, Key* HALFSTEP_RESTRICT hi) {
     for (std::int64_t i = 0; i < length; ++i) {
-        lo[i] = least(lo[i], x[i]);
-        hi[i] = greatest(hi[i], x[i]);
+        const Key key = key_of(bits_of(x[i]));
+        lo[i] = lesser(lo[i], key);
+        hi[i] = greater(hi[i], key);
     }
 }
 
 // lo and hi take in the whole of x.
-HALFSTEP_NOINLINE void min_max_one(const float* HALFSTEP_RESTRICT x, std::int64_t length, float& lo, float& hi) {
-    if (length >= 2 * kLanes) {
-        alignas(64) float lows[kLanes], highs[kLanes];
-        for (int k = 0; k < kLanes; ++k) lows[k] = highs[k] = x[k];
-        std::int64_t i = kLanes;
-        for (; i + kLanes <= length; i += kLanes) {
-            for (int k = 0; k < kLanes; ++k) {
-                lows[k] = least(lows[k], x[i + k]);
-                highs[k] = greatest(highs[k], x[i + k]);
-            }
-        }
-        for (int k = 0; k < kLanes; ++k) {
-            lo = least(lo, lows[k]);
-            hi = greatest(hi, highs[k]);
-        }
-        x += i;
-        length -= i;
-    }
+HALFSTEP_NOINLINE void min_max_one(const float* HALFSTEP_RESTRICT x, std::int64_t length, Key& lo, Key& hi) {
+    Key least = lo, most = hi;
     for (std::int64_t i = 0; i < length; ++i) {
-        lo = least(lo, x[i]);
-        hi = greatest(hi, x[i]);
+        const Key key = key_of(bits_of(x[i]));
+        least = lesser(least, key);
+        most = greater(most, key);
     }
+    lo = least;
+    hi = most;
 }
 
 inline void min_max_runs(const Plan& plan, const Tile& tile, const float* x, Partial& partial) {
     for_runs(plan, tile, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
         if (stride == 0) return min_max_one(x + at, length, partial.lo[index], partial.hi[index]);
-        if (stride == 1) return min_max_each(x + at, length, partial.lo + index, partial.hi + index);
-        for (std::int64_t j = 0; j < length; ++j) {
-            min_max_each(x + at + j, 1, partial.lo + index + j * stride, partial.hi + index + j * stride);
+        const std::int64_t piece = stride == 1 ? length : 1;
+        for (std::int64_t j = 0; j < length; j += piece) {
+            min_max_each(x + at + j, piece, partial.lo + index + j * stride, partial.hi + index + j * stride);
         }
     });
 }

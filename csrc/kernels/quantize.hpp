@@ -15,7 +15,8 @@ HALFSTEP_NOINLINE bool quantize_stretch(const float* HALFSTEP_RESTRICT x, Storag
     for (std::int64_t i = 0; i < length; ++i) {
         const bool is_nan = x[i] != x[i];
         nan |= is_nan;
-        const float scaled = is_nan ? 0.0f : x[i] / scales.scale(i);
+        const float divided = x[i] / scales.scale(i);
+        const float scaled = is_nan ? 0.0f : divided;
         const Code code = clamp(Rule::code(scaled, scales.zero(i)), lowest, highest);
         codes[i] = static_cast<Storage>(static_cast<std::int32_t>(code));
     }
