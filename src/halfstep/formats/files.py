@@ -1,0 +1,104 @@
+"""Opening a file of tensors by what it contains, whatever its name ends with."""
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from torch import Tensor
+
+from halfstep.errors import FileFormatError, HalfstepWarning
+from halfstep.formats.safe_file import is_safe_file, open_safe_file
+from halfstep.formats.stored import StoredTensor, TensorFile
+from halfstep.formats.torch_checkpoint import is_checkpoint, open_checkpoint
+
+Result = TypeVar("Result")
+
+ALLOWED: Final = "a safetensors file, or a checkpoint of torch.save (.pt, .pth)"
+_HEAD_BYTES: Final = 512
+_TAR_MAGIC: Final = slice(257, 262)
+
+
+def open_file(path: str | os.PathLike[str]) -> TensorFile:
+    """The tensors of a file, described but not read: a safetensors file or a torch checkpoint.
+
+    Raises ``FileFormatError``, with the path, for anything else; nothing in the file is executed.
+
+    >>> try:
+    ...     open_file("no-such-file.pt")
+    ... except FileFormatError as error:
+    ...     print(str(error).split(":")[1])
+     there is no such file
+    """
+    place = Path(path)
+    opened = _located(place, "", lambda: _reader_of(place)(place))
+    located: dict[int, StoredTensor] = {}  # tied tensors stay one
+    for name, stored in opened.tensors.items():
+        located.setdefault(id(stored), _with_location(place, name, stored))
+    return replace(opened, tensors={k: located[id(v)] for k, v in opened.tensors.items()})
+
+
+def load_tensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Every tensor of a file by name: plain tensors, and ``QTensor`` for quantized ones.
+
+    Reads safetensors files (Halfstep's and anyone's) and checkpoints of ``torch.save``, also those
+    with torch's own old quantized tensors and modules, told apart by content. Nothing in the file
+    is executed. The file is mapped into memory: plain tensors are views of it, their pages read
+    when touched, and writing to them changes no file.
+
+    Warns (``HalfstepWarning``) of tensors of a kind that is not read, such as sparse ones; values
+    that are no tensors are left out. Raises ``FileFormatError`` for a file that is truncated,
+    corrupt, hostile, or of another kind.
+
+    >>> import halfstep as hs, tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save({"layer": {"weight": torch.ones(2)}, "epoch": 3}, f"{folder}/model.pt")
+    ...     hs.load_tensors(f"{folder}/model.pt")
+    {'layer.weight': tensor([1., 1.])}
+    """
+    opened = open_file(path)
+    for name, reason in opened.unreadable.items():
+        warnings.warn(
+            f"{path}: tensor {name!r} is left out: {reason}", HalfstepWarning, stacklevel=2
+        )
+    read: dict[int, Tensor] = {}
+    for stored in opened.tensors.values():
+        if id(stored) not in read:
+            read[id(stored)] = stored.load()
+    return {name: read[id(stored)] for name, stored in opened.tensors.items()}
+
+
+def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
+    if not path.exists():
+        raise FileFormatError(f"there is no such file: give {ALLOWED}")
+    if not path.is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise FileFormatError(f"it is {kind}: give {ALLOWED}")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if not head:
+        raise FileFormatError(f"it is empty: give {ALLOWED}")
+    if is_checkpoint(head):
+        return open_checkpoint
+    if is_safe_file(head, size):
+        return open_safe_file
+    if head[_TAR_MAGIC] == b"ustar":
+        raise FileFormatError("it is a tar archive, which torch wrote before 0.2: save it again")
+    raise FileFormatError(f"it is no file of tensors: give {ALLOWED}")
+
+
+def _with_location(path: Path, name: str, stored: StoredTensor) -> StoredTensor:
+    return replace(stored, load=lambda: _located(path, f"tensor {name[:200]!r}: ", stored.load))
+
+
+def _located(path: Path, what: str, action: Callable[[], Result]) -> Result:
+    """Runs ``action`` and puts the path before the text of what it raises."""
+    try:
+        return action()
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {what}{error}") from error
+    except OSError as error:
+        raise FileFormatError(f"{path}: it cannot be read: {error.strerror or error}") from error

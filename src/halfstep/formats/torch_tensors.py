@@ -1,0 +1,90 @@
+"""The records of a checkpoint to tensors, by the function that torch would have called.
+
+The functions are known by name and never looked up: each is answered by a few lines here.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from halfstep.errors import FileFormatError
+from halfstep.formats.pickle_records import Call, Global, Record
+from halfstep.formats.stored import StoredTensor
+from halfstep.formats.torch_archive import Archive
+from halfstep.formats.torch_dtypes import StorageReference, dtype_named
+from halfstep.formats.torch_quantized import read_quantized
+from halfstep.formats.torch_views import (
+    StridedView,
+    UnreadableTensorError,
+    plain_view,
+    view_of,
+)
+
+
+def read_tensor(record: Record, archive: Archive) -> StoredTensor | None:
+    """The tensor that a record describes; None when the record is no tensor.
+
+    Raises ``UnreadableTensorError`` for kinds that are not read, ``FileFormatError`` for bad ones.
+    """
+    if not isinstance(record, Call):
+        return None
+    builder = _BUILDERS.get(record.path)
+    if builder is not None:
+        return builder(record.args, archive)
+    if record.path.startswith("torch._utils._rebuild"):
+        reason = _REASONS.get(record.path, f"{record.path} is unknown: save it as a plain tensor")
+        raise UnreadableTensorError(reason)
+    return None
+
+
+def _stored(view: StridedView) -> StoredTensor:
+    return StoredTensor(view.shape, view.dtype, None, view.numel * view.itemsize, view.read)
+
+
+def _plain(args: Sequence[Record], archive: Archive) -> StoredTensor:
+    return _stored(plain_view(args, archive))
+
+
+def _typed(args: Sequence[Record], archive: Archive) -> StoredTensor:
+    """``_rebuild_tensor_v3``: the dtype is an argument, and the storage is untyped."""
+    dtype = dtype_named(args[6]) if len(args) > 6 else None
+    if dtype is None:
+        raise UnreadableTensorError("its dtype is unknown to this torch")
+    return _stored(view_of(archive, StorageReference.parse(args[0]), dtype, args))
+
+
+def _wrapped(args: Sequence[Record], archive: Archive) -> StoredTensor:
+    """A Parameter, or a tensor moved to the CPU to be saved: the first argument is the tensor."""
+    found = read_tensor(args[0], archive) if args else None
+    if found is None:
+        raise FileFormatError("corrupt: a parameter holds no tensor")
+    return found
+
+
+def _subclass(args: Sequence[Record], archive: Archive) -> StoredTensor:
+    """``_rebuild_from_type_v2(function, type, args, state)``: the tensor of a subclass."""
+    if len(args) < 3 or not isinstance(args[2], tuple):
+        raise FileFormatError("corrupt: a tensor of a subclass lacks its data")
+    found = read_tensor(Call(args[0], args[2]), archive)
+    if found is None:
+        kind = args[1].path if isinstance(args[1], Global) else "a subclass"
+        raise UnreadableTensorError(f"it is a {kind}, which only its own code can rebuild")
+    return found
+
+
+_BUILDERS: Final[dict[str, Callable[[Sequence[Record], Archive], StoredTensor]]] = {
+    "torch._utils._rebuild_tensor": _plain,
+    "torch._utils._rebuild_tensor_v2": _plain,
+    "torch._utils._rebuild_tensor_v3": _typed,
+    "torch._utils._rebuild_qtensor": read_quantized,
+    "torch._utils._rebuild_parameter": _wrapped,
+    "torch._utils._rebuild_parameter_with_state": _wrapped,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _wrapped,
+    "torch._tensor._rebuild_from_type_v2": _subclass,
+}
+_REASONS: Final = {
+    "torch._utils._rebuild_sparse_tensor": "it is sparse: save its to_dense()",
+    "torch._utils._rebuild_nested_tensor": "it is a nested tensor: save its parts (unbind())",
+    "torch._utils._rebuild_meta_tensor_no_storage": "it is on the meta device and holds no data",
+    "torch._utils._rebuild_wrapper_subclass": "only the code of its subclass can rebuild it",
+    "torch._utils._rebuild_device_tensor_from_numpy": "it is a pickled NumPy array: save a tensor",
+}
