@@ -244,4 +244,5 @@ def cases(
 
 def any_float32() -> st.SearchStrategy[float]:
     """Every float32 there is: subnormals, infinities and NaN too."""
-    return st.floats(width=32) | st.sampled_from([*SPECIALS, math.nan])
+    specials = torch.tensor([*SPECIALS, math.nan]).tolist()
+    return st.floats(width=32) | st.sampled_from(specials)

@@ -38,13 +38,15 @@ def max_error_in_steps(reference: Tensor, approximation: Tensor, scale: Tensor) 
 
 
 def cosine(reference: Tensor, approximation: Tensor) -> float:
-    """The cosine of the angle between two tensors seen as vectors; 1 when both are zero.
+    """The cosine of the angle between two tensors seen as vectors.
+
+    1 when both are zero, 0 when only one is.
 
     >>> import torch
     >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 1.0])) ** 2
     0.5000000000000001
     """
     a, b = reference.double().flatten(), approximation.double().flatten()
-    if not a.any() and not b.any():
-        return 1.0
+    if not (a.any() and b.any()):
+        return float(bool(a.any() == b.any()))
     return float(torch.nn.functional.cosine_similarity(a, b, dim=0, eps=0.0))
