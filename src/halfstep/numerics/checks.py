@@ -21,7 +21,7 @@ Qparam: TypeAlias = float | Sequence[float] | Tensor
 
 def check_float(x: Any, verb: str) -> Tensor:
     """x, when it is a real floating-point tensor; otherwise an error that says where x belongs."""
-    if isinstance(x, torch.nn.Module):
+    if isinstance(x, torch.nn.Module):  # noqa: TID251  # only to say where it belongs
         raise ArgumentTypeError(
             f"{verb} takes a tensor, and x is a module ({type(x).__name__}): quantize its tensors "
             "one by one; whole models go to hs.ptq.quantize"
@@ -153,8 +153,7 @@ def _to_scale_shape(value: Tensor, name: str, shape: torch.Size, spec: QSpec) ->
         return value
     if value.numel() == 1:
         return value.reshape(()).expand(wanted).contiguous()
-    axis = spec.granularity.axis
-    if isinstance(spec.granularity, PerChannel) and value.shape == (shape[axis],):
+    if isinstance(spec.granularity, PerChannel) and value.shape == (math.prod(wanted),):
         return value.reshape(wanted)
     raise ArgumentError(_shape_message(value, name, shape, spec, wanted))
 
