@@ -7,7 +7,6 @@ from typing import Any
 from halfstep.cli.detail import BINS
 from halfstep.cli.view import TensorView
 from halfstep.formats import TensorFile
-from halfstep.formats.spec_json import spec_to_json
 from halfstep.formats.summary import PlainSummary, QuantizedSummary
 from halfstep.spec import QSpec
 
@@ -50,7 +49,7 @@ def _codes(spec: QSpec | None, summary: QuantizedSummary) -> dict[str, Any]:
     if spec is None:
         return {}
     return {
-        "spec": spec_to_json(spec),
+        "spec": spec.to_dict(),
         "axis": spec.axis,
         "qmin": spec.qmin,
         "qmax": spec.qmax,

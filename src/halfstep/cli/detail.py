@@ -5,6 +5,7 @@ from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from torch import Tensor
 
@@ -70,7 +71,8 @@ def _print_corner(view: TensorView, console: Console) -> None:
     what = "integers" if view.stored.spec else "values"
     total = view.float32_bytes // 4
     part = "" if corner.numel() == total else f", {corner.numel()} of {total}"
-    print_plain(f"\n  {what} (axis 0 down, all others across{part})", console)
+    console.print()
+    print_plain(f"  {what} (axis 0 down, all others across{part})", console)
     cells = [[number(value) for value in row] for row in corner.tolist()]
     width = max(len(cell) for row in cells for cell in row)
     for row in cells:
@@ -80,14 +82,15 @@ def _print_corner(view: TensorView, console: Console) -> None:
 def _print_scales(scale: Tensor, zero_point: Tensor, console: Console) -> None:
     if scale.numel() < 2:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    console.print()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in ("index", "scale", "zero point"):
         table.add_column(column, justify="right")
     for place in islice(product(*(range(n) for n in scale.shape)), MAX_SCALES):
         index = ", ".join(str(i) for i, n in zip(place, scale.shape, strict=True) if n > 1)
         values = (scale[place].item(), zero_point[place].item())
         table.add_row(index, *(number(value) for value in values))
-    console.print(table)
+    console.print(Padding(table, (0, 0, 0, 3), expand=False))
     if scale.numel() > MAX_SCALES:
         print_plain(f"  and {scale.numel() - MAX_SCALES} more; --json lists all", console)
 
@@ -95,7 +98,8 @@ def _print_scales(scale: Tensor, zero_point: Tensor, console: Console) -> None:
 def _print_histogram(bins: list[Bin], console: Console) -> None:
     if not bins:
         return
-    print_plain("\n  histogram", console)
+    console.print()
+    print_plain("  histogram", console)
     most = max(1, *(entry.count for entry in bins))
     labels = [interval((entry.low, entry.high)) for entry in bins]
     width = max(len(label) for label in labels)

@@ -36,7 +36,7 @@ def print_table(opened: TensorFile, views: Sequence[TensorView], console: Consol
 def _table(views: Sequence[TensorView]) -> Table:
     is_quantized = any(view.stored.spec for view in views)
     columns = ["name", "shape", "dtype", *(_QUANTIZED if is_quantized else ()), *_NUMBERS[-2:]]
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         right = column in _NUMBERS
         table.add_column(column, justify="right" if right else "left", overflow="fold")

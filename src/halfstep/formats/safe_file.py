@@ -15,12 +15,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from halfstep.errors import FileFormatError, HalfstepError
-from halfstep.formats.spec_json import spec_from_json
+from halfstep.errors import FileFormatError
+from halfstep.formats.assemble import assemble, packed_size, spec_of
 from halfstep.formats.stored import StoredTensor, TensorFile
-from halfstep.numerics.ops import unpack
 from halfstep.spec import QSpec
-from halfstep.tensor import from_int_repr
 
 METADATA_KEY: Final = "halfstep"
 FORMAT_VERSION: Final = 1
@@ -132,8 +130,7 @@ def _stored_quantized(
     handle: _Handle, name: str, entry: object, stored_shape: tuple[int, ...]
 ) -> StoredTensor:
     spec, shape, dtype = _read_entry(name, entry)
-    packed_shape = (-(-math.prod(shape) * spec.dtype.bits // 8),)
-    expected = packed_shape if spec.dtype.is_packed else shape
+    expected = (packed_size(shape, spec.dtype.bits),) if spec.dtype.is_packed else shape
     if stored_shape != expected:
         raise FileFormatError(
             f"tensor {name!r}: {spec.dtype} of shape {shape} is stored as {expected}, "
@@ -144,14 +141,11 @@ def _stored_quantized(
         raise FileFormatError(f"tensor {name!r} lacks its companion {min(missing)!r}")
 
     def load() -> Tensor:
-        codes = _get(handle, name)
-        if spec.dtype.is_packed:
-            codes = unpack(codes, spec.dtype.bits, spec.dtype.signed, shape)
-        scale, zero_point = (_get(handle, name + suffix) for suffix in _SUFFIXES)
-        try:
-            return from_int_repr(codes, spec, scale=scale, zero_point=zero_point).to(dtype)
-        except HalfstepError as error:
-            raise FileFormatError(str(error)) from error
+        codes, scale, zero_point = (_get(handle, name + suffix) for suffix in ("", *_SUFFIXES))
+        if codes.dtype != (torch.uint8 if spec.dtype.is_packed else spec.dtype.storage):
+            raise FileFormatError(f"its integers are {codes.dtype}, and its format is {spec.dtype}")
+        packed_shape = shape if spec.dtype.is_packed else None
+        return assemble(codes, spec, (scale, zero_point), dtype=dtype, shape=packed_shape)
 
     scales = math.prod(handle.get_slice(name + SCALE_SUFFIX).get_shape())
     code_bytes = math.prod(stored_shape) * spec.dtype.storage.itemsize
@@ -160,11 +154,11 @@ def _stored_quantized(
 
 def _read_entry(name: str, entry: object) -> tuple[QSpec, tuple[int, ...], torch.dtype]:
     match entry:
-        case {"spec": spec, "shape": list(shape), "stands_for": str(dtype)} if (
+        case {"spec": dict(spec), "shape": list(shape), "stands_for": str(dtype)} if (
             all(isinstance(size, int) and 0 <= size < 1 << 48 for size in shape)
             and dtype in STANDS_FOR
         ):
-            return spec_from_json(spec), tuple(shape), STANDS_FOR[dtype]
+            return spec_of(spec), tuple(shape), STANDS_FOR[dtype]
     raise FileFormatError(
         f"tensor {name!r}: its metadata needs 'spec', 'shape' and 'stands_for' (one of "
         f"{', '.join(STANDS_FOR)}), and is {str(entry)[:200]}"

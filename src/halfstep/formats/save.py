@@ -20,7 +20,6 @@ from halfstep.formats.safe_file import (
     SCALE_SUFFIX,
     ZERO_POINT_SUFFIX,
 )
-from halfstep.formats.spec_json import spec_to_json
 from halfstep.numerics.ops import pack
 from halfstep.tensor import QTensor
 
@@ -86,7 +85,7 @@ def _quantized_parts(name: str, q: QTensor) -> tuple[dict[str, Tensor], dict[str
     parts = {name: codes, name + SCALE_SUFFIX: q.scale, name + ZERO_POINT_SUFFIX: q.zero_point}
     stands_for = str(q.dtype).removeprefix("torch.")
     return parts, {
-        "spec": spec_to_json(q.spec),
+        "spec": q.spec.to_dict(),
         "shape": list(q.shape),
         "stands_for": stands_for,
     }

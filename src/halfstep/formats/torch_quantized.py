@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halfstep.errors import FileFormatError, HalfstepError
+from halfstep.formats.assemble import assemble, packed_size
 from halfstep.formats.pickle_records import Call, Global, Record
 from halfstep.formats.stored import StoredTensor
 from halfstep.formats.torch_archive import Archive
@@ -25,9 +26,7 @@ from halfstep.formats.torch_views import (
     plain_view,
     view_of,
 )
-from halfstep.numerics.ops import unpack
 from halfstep.spec import Granularity, PerChannel, PerTensor, QDType, QSpec
-from halfstep.tensor import from_int_repr
 
 _PER_TENSOR: Final = frozenset(["torch.per_tensor_affine", "torch.per_tensor_symmetric"])
 _PER_CHANNEL: Final = frozenset(
@@ -58,13 +57,10 @@ def read_quantized(args: Sequence[Record], archive: Archive) -> StoredTensor:
     spec = _spec(storage.qdtype, granularity, zero_point.dtype)
     codes = _codes(storage, args, archive)
 
+    packed_shape = shape if spec.dtype.is_packed else None
+
     def load() -> Tensor:
-        try:
-            return from_int_repr(
-                codes.read(), spec, scale=scale.read(), zero_point=zero_point.read()
-            )
-        except HalfstepError as error:
-            raise FileFormatError(str(error)) from error
+        return assemble(codes.read(), spec, (scale.read(), zero_point.read()), shape=packed_shape)
 
     nbytes = codes.nbytes + _QPARAM_BYTES * math.prod(granularity.scale_shape(shape))
     return StoredTensor(shape, torch.float32, spec, nbytes, load)
@@ -120,10 +116,10 @@ def _packed_codes(
         raise UnreadableTensorError(
             f"it is a strided view of {bits}-bit codes: save its contiguous()"
         )
-    nbytes = -(-math.prod(shape) * bits // 8)
+    nbytes = packed_size(shape, bits)
     view = StridedView(archive, storage, torch.uint8, 0, (nbytes,), (1,))
     view.check()
-    return _Part(torch.uint8, nbytes, lambda: unpack(view.read(), bits, False, shape))
+    return _Part.of(view)
 
 
 def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
@@ -138,7 +134,7 @@ def _is_contiguous(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 def _qparam(record: Record, archive: Archive) -> _Part:
     """A scale or zero point: a number, a list of numbers (torch 1.3), or a plain tensor."""
     if isinstance(record, Call):
-        return _Part.of(plain_view(record.args, archive))
+        return _Part.of(plain_view(record, archive))
     numbers = record if isinstance(record, list) else [record]
     checked = [number for number in numbers if isinstance(number, int | float)]
     if len(checked) != len(numbers) or any(abs(number) >= 1 << 62 for number in checked):

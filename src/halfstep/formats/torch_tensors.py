@@ -10,14 +10,9 @@ from halfstep.errors import FileFormatError
 from halfstep.formats.pickle_records import Call, Global, Record
 from halfstep.formats.stored import StoredTensor
 from halfstep.formats.torch_archive import Archive
-from halfstep.formats.torch_dtypes import StorageReference, dtype_named
+from halfstep.formats.torch_halfstep import read_halfstep
 from halfstep.formats.torch_quantized import read_quantized
-from halfstep.formats.torch_views import (
-    StridedView,
-    UnreadableTensorError,
-    plain_view,
-    view_of,
-)
+from halfstep.formats.torch_views import PLAIN_BUILDERS, UnreadableTensorError, plain_view
 
 
 def read_tensor(record: Record, archive: Archive) -> StoredTensor | None:
@@ -27,6 +22,9 @@ def read_tensor(record: Record, archive: Archive) -> StoredTensor | None:
     """
     if not isinstance(record, Call):
         return None
+    if record.path in PLAIN_BUILDERS:
+        view = plain_view(record, archive)
+        return StoredTensor(view.shape, view.dtype, None, view.numel * view.itemsize, view.read)
     builder = _BUILDERS.get(record.path)
     if builder is not None:
         return builder(record.args, archive)
@@ -34,22 +32,6 @@ def read_tensor(record: Record, archive: Archive) -> StoredTensor | None:
         reason = _REASONS.get(record.path, f"{record.path} is unknown: save it as a plain tensor")
         raise UnreadableTensorError(reason)
     return None
-
-
-def _stored(view: StridedView) -> StoredTensor:
-    return StoredTensor(view.shape, view.dtype, None, view.numel * view.itemsize, view.read)
-
-
-def _plain(args: Sequence[Record], archive: Archive) -> StoredTensor:
-    return _stored(plain_view(args, archive))
-
-
-def _typed(args: Sequence[Record], archive: Archive) -> StoredTensor:
-    """``_rebuild_tensor_v3``: the dtype is an argument, and the storage is untyped."""
-    dtype = dtype_named(args[6]) if len(args) > 6 else None
-    if dtype is None:
-        raise UnreadableTensorError("its dtype is unknown to this torch")
-    return _stored(view_of(archive, StorageReference.parse(args[0]), dtype, args))
 
 
 def _wrapped(args: Sequence[Record], archive: Archive) -> StoredTensor:
@@ -72,10 +54,8 @@ def _subclass(args: Sequence[Record], archive: Archive) -> StoredTensor:
 
 
 _BUILDERS: Final[dict[str, Callable[[Sequence[Record], Archive], StoredTensor]]] = {
-    "torch._utils._rebuild_tensor": _plain,
-    "torch._utils._rebuild_tensor_v2": _plain,
-    "torch._utils._rebuild_tensor_v3": _typed,
     "torch._utils._rebuild_qtensor": read_quantized,
+    "halfstep.tensor.qtensor.rebuild_qtensor": read_halfstep,
     "torch._utils._rebuild_parameter": _wrapped,
     "torch._utils._rebuild_parameter_with_state": _wrapped,
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": _wrapped,

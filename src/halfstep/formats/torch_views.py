@@ -11,7 +11,7 @@ from torch import Tensor
 from halfstep.errors import FileFormatError
 from halfstep.formats.pickle_records import Call, Record
 from halfstep.formats.torch_archive import Archive
-from halfstep.formats.torch_dtypes import StorageReference
+from halfstep.formats.torch_dtypes import StorageReference, dtype_named
 
 MAX_DIMS: Final = 64
 MAX_REPEATED: Final = 1 << 28  # elements of a view that shows stored elements more than once
@@ -94,19 +94,32 @@ def check_geometry(offset: int, shape: Shape, stride: Shape) -> None:
         raise FileFormatError("corrupt: a size, a stride or an offset is negative or too large")
 
 
-def plain_view(args: Sequence[Record], archive: Archive) -> StridedView:
-    """The view of ``_rebuild_tensor_v2(storage, offset, size, stride, ...)``, checked."""
-    if len(args) > _METADATA and args[_METADATA]:
+def plain_view(record: Record, archive: Archive) -> StridedView:
+    """The view of a plain tensor's record, checked.
+
+    ``_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, flags)``, or
+    ``_rebuild_tensor_v3(..., hooks, dtype, flags)`` over an untyped storage.
+    """
+    if not isinstance(record, Call) or record.path not in PLAIN_BUILDERS:
+        raise FileFormatError("corrupt: a plain tensor is expected, and there is something else")
+    args, is_typed = record.args, record.path == _TYPED_BUILDER
+    if len(args) > 6 + is_typed and args[6 + is_typed]:
         raise UnreadableTensorError(
-            "it is a lazily conjugated or negated view: save its resolve_conj()"
+            "it is a lazily conjugated or negated view: save resolve_conj()"
         )
     storage = StorageReference.parse(args[0] if args else None)
     if storage.qdtype is not None:
         raise FileFormatError("it is a plain tensor over the storage of a quantized one")
-    return view_of(archive, storage, storage.dtype, args)
+    dtype = storage.dtype if not is_typed else dtype_named(args[6] if len(args) > 6 else None)
+    if dtype is None:
+        raise UnreadableTensorError("its dtype is unknown to this torch")
+    return view_of(archive, storage, dtype, args)
 
 
-_METADATA: Final = 6  # the place of the view's flags among the arguments
+_TYPED_BUILDER: Final = "torch._utils._rebuild_tensor_v3"
+PLAIN_BUILDERS: Final = frozenset(
+    ["torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", _TYPED_BUILDER]
+)
 
 
 def view_of(
