@@ -1,0 +1,117 @@
+"""What becomes of a granularity when dimensions move: pure functions on shapes.
+
+Each dimension of a quantized tensor is *shared* (one scale for all its indices), *kept* (one for
+each) or *cut* (one for each run). Per token and per group cut one dimension and keep the others.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import Enum
+
+from halfstep.errors import GranularityError
+from halfstep.spec import Granularity, PerChannel, PerGroup, PerTensor, PerToken
+
+Shape = Sequence[int]
+
+
+class Kind(Enum):
+    """What a scale does along one dimension."""
+
+    SHARED = "shared"
+    KEPT = "kept"
+    CUT = "cut"
+
+
+def kinds(granularity: Granularity, ndim: int) -> list[Kind]:
+    """The kind of each dimension."""
+    if isinstance(granularity, PerTensor):
+        return [Kind.SHARED] * ndim
+    if isinstance(granularity, PerChannel):
+        return [Kind.KEPT if dim == granularity.axis else Kind.SHARED for dim in range(ndim)]
+    cut = granularity.axis if isinstance(granularity, PerGroup) else ndim - 1
+    return [Kind.CUT if dim == cut else Kind.KEPT for dim in range(ndim)]
+
+
+def special_axis(granularity: Granularity, ndim: int) -> int | None:
+    """The kept axis per channel, the cut axis per group or token, None per tensor."""
+    if isinstance(granularity, PerToken):
+        return ndim - 1
+    return granularity.axis
+
+
+def moved(
+    granularity: Granularity, shape: Shape, axis: int | None, new_shape: Shape
+) -> Granularity:
+    """The granularity after a view that took its axis to ``axis`` (None: the axis is gone)."""
+    if isinstance(granularity, PerTensor):
+        return granularity
+    if isinstance(granularity, PerChannel):
+        return PerTensor() if axis is None else PerChannel(axis)
+    old_axis = special_axis(granularity, len(shape))
+    assert old_axis is not None  # noqa: S101  (only a per-tensor granularity has none)
+    if axis is None:
+        return _all_kept(len(new_shape))
+    if isinstance(granularity, PerToken) and axis == len(new_shape) - 1:
+        return granularity
+    size = granularity.size if isinstance(granularity, PerGroup) else max(shape[old_axis], 1)
+    return PerGroup(axis, size)
+
+
+def _all_kept(ndim: int) -> Granularity:
+    """One scale for every element."""
+    if ndim < 2:
+        return PerChannel(0) if ndim else PerTensor()
+    return PerGroup(ndim - 1, 1)
+
+
+def reshaped(granularity: Granularity, shape: Shape, new_shape: Shape) -> Granularity:
+    """The granularity after a reshape, which keeps the elements' order.
+
+    Raises ``GranularityError`` where the channel axis would be merged or cut, or a group torn.
+    """
+    if isinstance(granularity, PerTensor):
+        return granularity
+    if isinstance(granularity, PerChannel):
+        axis = _surviving_axis(shape, granularity.axis, new_shape)
+        if axis is not None:
+            return PerChannel(axis)
+        if shape[granularity.axis] == 1 and math.prod(shape):
+            return PerTensor()
+        raise _merged(granularity, shape, new_shape)
+    old_axis = special_axis(granularity, len(shape))
+    assert old_axis is not None  # noqa: S101  (only a per-tensor granularity has none)
+    size = granularity.size if isinstance(granularity, PerGroup) else max(shape[old_axis], 1)
+    after = math.prod(shape[old_axis + 1 :])
+    for axis in reversed(range(len(new_shape))):
+        fits = new_shape[axis] % size == 0 and (new_shape[axis] or not shape[old_axis])
+        if fits and math.prod(new_shape[axis + 1 :]) == after:
+            is_row = axis == len(new_shape) - 1 and new_shape[axis] in (size, 0)
+            is_token = is_row and isinstance(granularity, PerToken)
+            return PerToken() if is_token else PerGroup(axis, size)
+    raise _merged(granularity, shape, new_shape)
+
+
+def _surviving_axis(shape: Shape, axis: int, new_shape: Shape) -> int | None:
+    """The dimension of the new shape that has the same indices as ``axis`` had."""
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    found = [
+        new
+        for new, size in enumerate(new_shape)
+        if size == shape[axis]
+        and math.prod(new_shape[:new]) == before
+        and math.prod(new_shape[new + 1 :]) == after
+    ]
+    return min(found, key=lambda new: abs(new - axis), default=None)
+
+
+def _merged(granularity: Granularity, shape: Shape, new_shape: Shape) -> GranularityError:
+    axis = special_axis(granularity, len(shape))
+    what = (
+        f"channel axis {axis}, which has {shape[axis or 0]} scales"
+        if isinstance(granularity, PerChannel)
+        else f"axis {axis}, whose runs share a scale"
+    )
+    return GranularityError(
+        f"a view from {tuple(shape)} to {tuple(new_shape)} would merge or cut {what} "
+        f"({granularity}): keep that axis whole, or reshape q.dequantize()"
+    )

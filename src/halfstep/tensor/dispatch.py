@@ -1,0 +1,178 @@
+"""Which code answers a torch function or operator that meets a quantized tensor.
+
+Two tables are filled by the other files of this room: ``OPERATORS`` by aten operator, and
+``FUNCTIONS`` by name, for functions that torch takes apart before operators are reached. What
+stands in neither runs on floats: the quantized arguments are dequantized first.
+"""
+
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_any, tree_map
+
+from halfstep.errors import FallbackError, MutationError
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+OPERATORS: dict[Any, Callable[..., Any]] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+
+_fallback_allowed = contextvars.ContextVar("halfstep_fallback_allowed", default=True)
+
+# Functions that torch builds from others in a way that loses nothing on integers. Every other
+# composite is handed floats: its inner sums and products would each be rounded to a grid.
+_EXACT_COMPOSITES = frozenset(
+    "adaptive_max_pool1d adjoint argsort atleast_1d atleast_2d atleast_3d broadcast_tensors "
+    "broadcast_to chunk clip column_stack concat concatenate contiguous data detach diag dim "
+    "dropout dsplit dstack expand_as flatten fliplr flipud get_device greater greater_equal "
+    "hsplit hstack is_complex is_conj is_contiguous is_floating_point is_inference is_leaf is_neg "
+    "is_nonzero is_signed item less less_equal mH mT matrix_H max max_pool1d max_pool2d max_pool3d "
+    "meshgrid min moveaxis movedim msort multiply narrow negative not_equal numel numpy_T "
+    "output_nr pad pin_memory positive promote_types ravel real relu6 requires_grad_ reshape "
+    "reshape_as resolve_conj resolve_neg result_type retain_grad retains_grad row_stack size "
+    "split storage_offset stride subtract swapaxes swapdims take_along_dim tensor_split tile to "
+    "type_as unflatten unsafe_chunk view_as vsplit vstack where set_ set_data _version".split()
+)
+_COMPOSITES = frozenset(
+    name.removeprefix("aten::").partition(".")[0]
+    for name in torch._C._dispatch_get_all_op_names()
+    if name.startswith("aten::")
+    and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
+)
+_NEED_FLOATS = frozenset(
+    name for name in _COMPOSITES - _EXACT_COMPOSITES if name.rstrip("_") not in _EXACT_COMPOSITES
+)
+_PYTHON_MODULES = ("torch.functional", "torch.nn.functional")
+_EXACT_PYTHON = frozenset("embedding relu hardtanh split unfold fn dropout".split())
+
+
+def operator(*overloads: Any) -> Callable[[Handler], Handler]:
+    """Register a function as the form of aten operators on quantized tensors."""
+
+    def register(handler: Handler) -> Handler:
+        OPERATORS.update(dict.fromkeys(overloads, handler))
+        return handler
+
+    return register
+
+
+def function(*names: str) -> Callable[[Handler], Handler]:
+    """Register a function as the form of torch functions and methods of these names."""
+
+    def register(handler: Handler) -> Handler:
+        FUNCTIONS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return register
+
+
+@contextmanager
+def no_fallback() -> Iterator[None]:
+    """Raise ``FallbackError`` instead of dequantizing, inside the ``with``.
+
+    For code that must stay in integers: an op that has no integer form is named, not run on floats.
+
+    >>> import halfstep as hs, torch
+    >>> q = hs.quantize(torch.ones(2, 2), hs.int8)
+    >>> with hs.no_fallback():
+    ...     stays = q.relu().t()
+    >>> stays.spec
+    QSpec(int8)
+    """
+    token = _fallback_allowed.set(False)
+    try:
+        yield
+    finally:
+        _fallback_allowed.reset(token)
+
+
+class Dispatched(torch.Tensor):
+    """The base of ``QTensor``: a tensor whose operators are looked up in the tables."""
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Route a function to its own form, to floats, or on to ``__torch_dispatch__``."""
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunctionSubclass():
+            handler = FUNCTIONS.get(name)
+            if handler is not None:
+                return handler(func, *args, **kwargs)
+            if _needs_floats(func, name):
+                return on_floats(func, name, args, kwargs)
+            return func(*args, **kwargs)
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run an aten operator by the table, or on floats."""
+        kwargs = kwargs or {}
+        handler = OPERATORS.get(func)
+        if handler is not None:
+            result = handler(func, *args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if func._schema.is_mutable:
+            _refuse_mutation(func, args, kwargs)
+        name = func._schema.name.partition("::")[2]
+        if name in _EXACT_COMPOSITES:  # met whole below autograd and in inference mode
+            result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return on_floats(func, f"aten.{name}", args, kwargs)
+
+
+def _needs_floats(func: Callable[..., Any], name: str) -> bool:
+    if isinstance(func, FunctionType) and func.__module__ in _PYTHON_MODULES:
+        return name not in _EXACT_PYTHON and name not in _EXACT_COMPOSITES
+    return name in _NEED_FLOATS
+
+
+def on_floats(func: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
+    """Call a function with every quantized argument dequantized."""
+    if not _fallback_allowed.get():
+        raise FallbackError(
+            f"{name} has no integer form: it would dequantize its input, and no_fallback() is in "
+            "force; call .dequantize() where floats are meant"
+        )
+    args, kwargs = tree_map(to_float, (args, kwargs))
+    return func(*args, **kwargs)
+
+
+def to_float(value: Any) -> Any:
+    """The floats of a quantized tensor; anything else as it is."""
+    return value.dequantize() if isinstance(value, Dispatched) else value
+
+
+def _refuse_mutation(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise where an operator would write into a quantized tensor, whose change would be lost."""
+    given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
+    written = {a.name for a in func._schema.arguments if a.alias_info and a.alias_info.is_write}
+    targets = [value for name, value in (given | kwargs).items() if name in written]
+    if tree_any(lambda value: isinstance(value, Dispatched), targets):
+        name = func._schema.name.partition("::")[2]
+        raise MutationError(
+            f"aten.{name} would change a quantized tensor in place: use the form that returns a new "
+            "tensor, or change q.dequantize() and quantize that"
+        )
+
+
+def is_quantized(value: Any) -> bool:
+    """Whether a value is one of our quantized tensors."""
+    return isinstance(value, Dispatched)

@@ -1,0 +1,40 @@
+"""torch's functional forms of a quantized tensor's questions, and of leaving it."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfstep.tensor.dispatch import function, operator, to_float
+from halfstep.tensor.qtensor import QTensor
+
+aten = torch.ops.aten
+
+
+@function(
+    "int_repr",
+    "q_scale",
+    "q_zero_point",
+    "q_per_channel_scales",
+    "q_per_channel_zero_points",
+    "q_per_channel_axis",
+)
+def answer(func: Any, q: QTensor) -> Any:
+    """``torch.int_repr(q)`` and the like: the method of the same name."""
+    return getattr(q, func.__name__)()
+
+
+@function("dequantize")
+def dequantize(func: Any, tensors: Any = None, **kwargs: Any) -> Any:
+    """``torch.dequantize`` of a tensor or of a list of them."""
+    given = kwargs.get("tensors", tensors)
+    return [to_float(one) for one in given] if isinstance(given, list | tuple) else to_float(given)
+
+
+@operator(aten.embedding.default)
+def embedding(func: Any, weight: Any, indices: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """Rows of a quantized table: only those that are asked for are dequantized."""
+    if not isinstance(weight, QTensor):
+        return NotImplemented
+    rows = aten.index_select.default(weight, 0, indices.reshape(-1))
+    return rows.dequantize().reshape(*indices.shape, *weight.shape[1:])

@@ -1,0 +1,73 @@
+"""The questions that torch's own quantized tensors answered, under the same names."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfstep.errors import GranularityError
+from halfstep.spec import PerChannel, PerTensor, QSpec
+
+_SCHEMES = {PerTensor: "per_tensor_affine", PerChannel: "per_channel_affine"}
+
+
+class Questions:
+    """``q_scale()`` and its kin; a question for another granularity raises and names the right one."""
+
+    _scale: Tensor
+    _zero_point: Tensor
+    _spec: QSpec
+
+    def q_scale(self) -> float:
+        """The one scale of a tensor quantized per tensor."""
+        return float(self._single("scale", self._scale))
+
+    def q_zero_point(self) -> float:
+        """The one zero point of a tensor quantized per tensor: an int, a float in the float form."""
+        return self._single("zero_point", self._zero_point)
+
+    def q_per_channel_scales(self) -> Tensor:
+        """The scales, one for each channel, as a 1-d tensor."""
+        self._channel_axis("q_per_channel_scales")
+        return self._scale.flatten()
+
+    def q_per_channel_zero_points(self) -> Tensor:
+        """The zero points, one for each channel, as a 1-d tensor."""
+        self._channel_axis("q_per_channel_zero_points")
+        return self._zero_point.flatten()
+
+    def q_per_channel_axis(self) -> int:
+        """The axis that has one scale for each index."""
+        return self._channel_axis("q_per_channel_axis")
+
+    def qscheme(self) -> Any:
+        """The ``torch.qscheme`` of the tensor, or its name once torch has none."""
+        name = _SCHEMES.get(type(self._spec.granularity))
+        if name is None:
+            raise GranularityError(
+                f"qscheme() has no name for {self._spec.granularity}: ask for q.spec instead"
+            )
+        name += "_float_qparams" * (self._spec.float_zero_point and name != "per_tensor_affine")
+        return getattr(torch, name, name)
+
+    def _single(self, asked: str, values: Tensor) -> Any:
+        granularity = self._spec.granularity
+        if isinstance(granularity, PerTensor):
+            return values.item()
+        per_channel = isinstance(granularity, PerChannel)
+        raise GranularityError(
+            f"q_{asked}() asks for one number, but this tensor is quantized with {granularity}: use "
+            + (f"q_per_channel_{asked}s()" if per_channel else f"q.{asked}")
+        )
+
+    def _channel_axis(self, question: str) -> int:
+        granularity = self._spec.granularity
+        if isinstance(granularity, PerChannel):
+            return granularity.axis
+        if isinstance(granularity, PerTensor):
+            what, instead = "per tensor", "q_scale() and q_zero_point(); q.axis is None"
+        else:
+            what, instead = f"with {granularity}", "q.scale, q.zero_point and q.axis"
+        raise GranularityError(
+            f"{question}() asks for a channel axis, but this tensor is quantized {what}: use {instead}"
+        )
