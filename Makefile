@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Two workers: more fight over the threads that torch and the kernels use themselves.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 # Where the numbers are decided; the rest cannot tell which of the two computed them.
 ARITHMETIC := src/halfstep/numerics src/halfstep/tensor tests/numerics tests/tensor
 

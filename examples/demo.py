@@ -10,11 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from torch import Tensor
-
 import halfstep as hs
-
-SHOWN = ("_conv_stem.*", "_blocks.0.*", "_blocks.15.*", "_fc.*")
 
 
 def checkpoint() -> Path:
@@ -27,26 +23,23 @@ def checkpoint() -> Path:
     return next(Path(package.origin).parent.glob("models/*.pth"))
 
 
-def quantized(weight: Tensor) -> Tensor:
-    """A weight with one scale for each output channel; anything else as it is."""
-    if weight.ndim < 2 or not weight.is_floating_point():
-        return weight
-    return hs.quantize(weight, hs.QSpec(hs.int8, hs.PerChannel(0), symmetric=True))
-
-
 def main() -> None:
-    """Read, quantize, save, inspect."""
-    source = checkpoint()
-    tensors = {name: quantized(tensor) for name, tensor in hs.load_tensors(source).items()}
+    """Read, quantize with one scale for each output channel, save, inspect."""
+    tensors = hs.load_tensors(checkpoint())
+    spec = hs.QSpec(hs.int8, hs.PerChannel(0), symmetric=True)
+    weights = {name: w for name, w in tensors.items() if w.ndim > 1 and w.is_floating_point()}
+    quantized = {name: hs.quantize(w, spec) for name, w in weights.items()}
+    errors = {name: q.quantization_error(weights[name]) for name, q in quantized.items()}
+
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "int8.safetensors"
-        hs.save_tensors(tensors, target)
-        before, after = source.stat().st_size, target.stat().st_size
-        print(f"{source.name}: {before / 1e6:.1f} MB in float32, {after / 1e6:.1f} MB in int8\n")
-        command = [sys.executable, "-m", "halfstep.cli", "inspect", str(target)]
-        shown = SHOWN if len(sys.argv) == 1 else ()
-        sys.stdout.flush()
-        subprocess.run([*command, *(f"--tensor={name}" for name in shown)], check=True)
+        hs.save_tensors(quantized, target)
+        subprocess.run([Path(sys.executable).with_name("halfstep"), "inspect", target], check=True)
+
+    noisiest = min(errors, key=lambda name: errors[name].sqnr)
+    print(f"\n{checkpoint().name}: {len(quantized)} weights quantized")
+    print(f"largest error of all: {max(e.max_steps for e in errors.values()):.4f} steps")
+    print(f"noisiest: {noisiest}, {errors[noisiest].sqnr:.1f} dB")
 
 
 if __name__ == "__main__":
