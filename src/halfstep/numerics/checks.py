@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.numerics.qparams import SMALLEST_SCALE
@@ -37,6 +38,11 @@ def check_float(x: Any, verb: str) -> Tensor:
             else "use hs.from_int_repr for integers that are quantized already, or x.float()"
         )
         raise ArgumentTypeError(f"{verb} takes floats, and x is {x.dtype}: {advice}")
+    if x.layout != torch.strided or x.is_nested:
+        kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+        raise ArgumentTypeError(
+            f"{verb} takes dense tensors, and x is {kind}: convert it, or quantize its parts"
+        )
     return x
 
 
@@ -72,9 +78,10 @@ def resolve_scale(shape: torch.Size, spec: QSpec, scale: Qparam, device: torch.d
         low = torch.where(resolved.isnan(), -math.inf, resolved)
         bad = (low < SMALLEST_SCALE) | low.isinf()
         if bool(bad.any()):
+            value = given.flatten()[_first(bad, given)].item()
             raise ArgumentError(
-                f"scale={given.flatten()[_first(bad, given)].item():g} is not a step: allowed are finite "
-                f"numbers from {SMALLEST_SCALE:g} (the least normal float32) upwards"
+                f"scale={value:g} is not a step: allowed are finite numbers from "
+                f"{SMALLEST_SCALE:g} (the least normal float32) upwards"
             )
     return resolved
 
@@ -86,8 +93,8 @@ def resolve_zero_point(
     if zero_point is None:
         if not spec.symmetric:
             raise ArgumentError(
-                f"zero_point is missing: {spec} is not symmetric, so give zero_point= beside scale= "
-                "(0 when there is no offset)"
+                f"zero_point is missing: {spec} is not symmetric, so give zero_point= beside "
+                "scale= (0 when there is no offset)"
             )
         zero_point = 0
     given = _as_tensor(zero_point, "zero_point", device).detach()
@@ -98,14 +105,15 @@ def resolve_zero_point(
 
 
 def _check_zero_point(given: Tensor, spec: QSpec) -> None:
-    if given.dtype == torch.bool:
-        raise ArgumentTypeError("zero_point is boolean: give integers")
     values = given.double()
     if spec.float_zero_point:
-        _refuse_zero_point(given, ~values.isfinite(), "is not finite: allowed are finite numbers")
+        why = "is not finite: allowed are finite float32 numbers"
+        _refuse_zero_point(given, ~values.float().isfinite(), why)
         return
     qmin, qmax = (0, 0) if spec.symmetric else (spec.qmin, spec.qmax)
-    allowed = "0, since the format is symmetric" if spec.symmetric else f"{qmin} to {qmax} for {spec.dtype}"
+    allowed = f"{qmin} to {qmax} for {spec.dtype}"
+    if spec.symmetric:
+        allowed = "0, since the format is symmetric"
     fractional = values.isfinite() & (values != values.round())
     hint = "is fractional: a zero point is an integer code (are scale and zero_point swapped?)"
     _refuse_zero_point(given, fractional, f"{hint}; allowed is {allowed}")
@@ -125,25 +133,22 @@ def _first(bad: Tensor, given: Tensor) -> int:
 
 def _has_values(tensor: Tensor) -> bool:
     """Whether values can be looked at: not while a program is traced, and not on ``meta``."""
-    return not (torch.compiler.is_compiling() or tensor.is_meta or _is_fake(tensor))
-
-
-def _is_fake(tensor: Tensor) -> bool:
-    return isinstance(tensor, torch._subclasses.FakeTensor)
+    traced = torch.compiler.is_compiling() or isinstance(tensor, FakeTensor)
+    return not (traced or tensor.is_meta)
 
 
 def _as_tensor(value: Any, name: str, device: torch.device) -> Tensor:
-    if isinstance(value, Tensor):
-        if value.is_complex():
-            raise ArgumentTypeError(f"{name} is {value.dtype}: give real numbers")
-        return value.to(device)
     try:
-        dtype = torch.float64 if isinstance(value, float) else None
-        return torch.as_tensor(value, dtype=dtype, device=device)
+        given = torch.as_tensor(value, device=device)
+        if given.is_floating_point() and not isinstance(value, Tensor):
+            given = torch.as_tensor(value, dtype=torch.float64, device=device)  # all digits
     except (TypeError, ValueError, RuntimeError, OverflowError):
         raise ArgumentTypeError(
-            f"{name}={value!r} is not a number, a list of numbers or a tensor"
+            f"{name}={value!r} is not a number of 64 bits, a list of them or a tensor"
         ) from None
+    if given.is_complex() or given.dtype == torch.bool:
+        raise ArgumentTypeError(f"{name} is {given.dtype}: give real numbers")
+    return given
 
 
 def _to_scale_shape(value: Tensor, name: str, shape: torch.Size, spec: QSpec) -> Tensor:
@@ -165,10 +170,11 @@ def _shape_message(
     what = f"{count} {name}s" if value.ndim == 1 else f"{name} has {count}"
     others = [dim for dim, size in enumerate(shape) if value.ndim == 1 and size == value.numel()]
     hint = "".join(f"; axis {dim} has {shape[dim]}" for dim in others)
-    if isinstance(spec.granularity, PerChannel):
+    if isinstance(spec.granularity, PerChannel) and value.ndim == 1:
         axis = spec.granularity.axis
         return f"{what}, but axis {axis} has {shape[axis]} channels{hint or ': give one for each'}"
     if isinstance(spec.granularity, PerTensor):
-        way = f"{hint}: for one per channel pass axis={others[0]}" if others else ": give one number"
-        return f"{what}, but per-tensor quantization has one{way}"
-    return f"{what}, but {spec.granularity} of a {tuple(shape)} tensor needs shape {wanted} or one number"
+        way = f"for one per channel pass axis={others[0]}" if others else "give one number"
+        return f"{what}, but per-tensor quantization has one{hint}: {way}"
+    form = f"{spec.granularity} of a {tuple(shape)} tensor"
+    return f"{what}, but {form} needs shape {wanted} or one number"

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfstep.errors import ArgumentError
+from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import Qparam, check_float, resolve_qparams, resolve_spec
 from halfstep.numerics.ranges import qparams_for_values
@@ -74,7 +74,8 @@ def learnable_fake_quantize(
     >>> import halfstep as hs, torch
     >>> scale = torch.tensor([0.1], requires_grad=True)
     >>> spec = hs.QSpec(hs.int8)
-    >>> y = hs.learnable_fake_quantize(torch.tensor([0.26]), spec, scale=scale, zero_point=torch.zeros(1))
+    >>> x, zero = torch.tensor([0.26]), torch.zeros(1)
+    >>> y = hs.learnable_fake_quantize(x, spec, scale=scale, zero_point=zero)
     >>> y.backward()
     >>> round(scale.grad.item(), 4)
     0.4
@@ -82,9 +83,11 @@ def learnable_fake_quantize(
     x = check_float(x, "learnable_fake_quantize")
     wanted = spec.granularity.scale_shape(tuple(x.shape))
     for name, value in (("scale", scale), ("zero_point", zero_point)):
+        if not isinstance(value, Tensor):
+            raise ArgumentTypeError(f"{name}={value!r} is not a tensor: give one that is trained")
         if tuple(value.shape) != wanted or value.dtype != torch.float32:
             raise ArgumentError(
-                f"{name} has shape {tuple(value.shape)} and dtype {value.dtype}: a learnable one for "
-                f"{spec.granularity} of a {tuple(x.shape)} tensor is float32 of shape {wanted}"
+                f"{name} has shape {tuple(value.shape)} and dtype {value.dtype}: a learnable one "
+                f"for {spec.granularity} of a {tuple(x.shape)} tensor is float32 of shape {wanted}"
             )
     return ops.learnable_fake_quantize(x, scale, zero_point, spec.qmin, spec.qmax, grad_factor)
