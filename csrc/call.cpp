@@ -53,7 +53,7 @@ bool leaves_float32(const View& zero, std::int64_t count) {
 
 }  // namespace
 
-Call::Call(std::initializer_list<const View*> operands, const Shape& scale, std::initializer_list<int> outputs)
+Call::Call(std::initializer_list<const View*> operands, const Shape& scale, int outputs)
     : plan_(make_plan(operands.begin(), static_cast<int>(operands.size()), scale)), job_{} {
     int k = 0;
     for (const View* view : operands) {
@@ -62,11 +62,12 @@ Call::Call(std::initializer_list<const View*> operands, const Shape& scale, std:
         job_.dtype[k++] = view->dtype;
     }
     std::int64_t bytes = 0;
-    for (const int output : outputs) {
+    for (int output = 0; output < outputs; ++output) {
         if (plan_.row > 1 && plan_.step[output] != 1) throw ArgumentError("an output that is not dense: allocate it with empty_like");
         bytes += plan_.count * size_of(job_.dtype[output]);
     }
     job_.plan = &plan_;
+    job_.first_input = outputs;
     job_.stream = bytes >= kStreamedBytes;
 }
 

@@ -12,8 +12,8 @@ namespace halfstep {
 
 class Call {
    public:
-    // Operands in the order that the kernel expects; `outputs` numbers those that it writes.
-    Call(std::initializer_list<const View*> operands, const Shape& scale, std::initializer_list<int> outputs);
+    // Operands in the order that the kernel expects; the first `outputs` of them are written.
+    Call(std::initializer_list<const View*> operands, const Shape& scale, int outputs);
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 

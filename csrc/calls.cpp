@@ -105,7 +105,7 @@ void run_min_max(Call& call, int threads, float* lo, float* hi) {
 double largest_magnitude(const View& view, int threads) {
     Shape one = view.shape;
     std::fill(one.size, one.size + one.ndim, 1);
-    Call call({&view}, one, {});
+    Call call({&view}, one, 0);
     float lo = 0.0f, hi = 0.0f;
     run_min_max(call, threads, &lo, &hi);
     const float largest = std::fmax(-lo, hi);
@@ -147,7 +147,7 @@ bool quantize(const View& codes, const View& x, const QParams& qparams, int thre
     require_float(x, "x");
     require_codes(codes, "dtype");
     require_range(qparams, codes.dtype);
-    Call call({&codes, &x}, qparams.scale.shape, {0});
+    Call call({&codes, &x}, qparams.scale.shape, 1);
     call.set_qparams(qparams, false);
     return run_elementwise(kernels().quantize, call, threads);
 }
@@ -155,7 +155,7 @@ bool quantize(const View& codes, const View& x, const QParams& qparams, int thre
 void dequantize(const View& y, const View& codes, const QParams& qparams, int threads) {
     require_codes(codes, "q");
     require_float(y, "dtype");
-    Call call({&y, &codes}, qparams.scale.shape, {0});
+    Call call({&y, &codes}, qparams.scale.shape, 1);
     call.set_qparams(qparams, true);
     run_elementwise(kernels().dequantize, call, threads);
 }
@@ -163,12 +163,12 @@ void dequantize(const View& y, const View& codes, const QParams& qparams, int th
 void fake_quantize(const View& y, const View* mask, const View& x, const QParams& qparams, int threads) {
     require_float(x, "x");
     if (!mask) {
-        Call call({&y, &x}, qparams.scale.shape, {0});
+        Call call({&y, &x}, qparams.scale.shape, 1);
         call.set_qparams(qparams, false);
         run_elementwise(kernels().fake_quantize, call, threads);
         return;
     }
-    Call call({&y, &x, mask}, qparams.scale.shape, {0, 2});
+    Call call({&y, mask, &x}, qparams.scale.shape, 2);
     call.set_qparams(qparams, false);
     run_elementwise(kernels().fake_quantize, call, threads);
 }
@@ -178,13 +178,13 @@ void mask_gradient(const View& out, const View& gradient, const View& mask, int 
     if (mask.dtype != DType::boolean) throw ArgumentTypeError("mask must be bool: convert it with mask.bool()");
     Shape one = out.shape;
     std::fill(one.size, one.size + one.ndim, 1);
-    Call call({&out, &gradient, &mask}, one, {0});
+    Call call({&out, &gradient, &mask}, one, 1);
     run_elementwise(kernels().mask_gradient, call, threads);
 }
 
 void min_max(const View& lo, const View& hi, const View& x, int threads) {
     require_float(x, "x");
-    Call call({&x}, lo.shape, {});
+    Call call({&x}, lo.shape, 0);
     run_min_max(call, threads, reinterpret_cast<float*>(lo.data), reinterpret_cast<float*>(hi.data));
 }
 
@@ -192,7 +192,7 @@ void learnable_backward(const View& out, const View& scale_gradient, const View&
                         const View& x, const QParams& qparams, float factor, int threads) {
     require_float(x, "x");
     require_float(gradient, "grad");
-    Call call({&out, &x, &gradient}, qparams.scale.shape, {0});
+    Call call({&out, &x, &gradient}, qparams.scale.shape, 1);
     call.set_qparams(qparams, false);
     std::vector<double> scale_sums(static_cast<std::size_t>(call.plan().scales)), zero_sums(scale_sums);
     if (!call.is_empty()) {

@@ -20,6 +20,7 @@ struct Job {
     const Plan* plan;
     char* data[kMaxOperands];
     DType dtype[kMaxOperands];
+    int first_input;  // the operands before it are outputs
     Formula formula;
     bool stream;  // write around the caches: the output is larger than they are
     double qmin;
@@ -50,7 +51,7 @@ struct Kernels {
     const char* level;
     Kernel quantize;       // 0: codes out, 1: x
     Kernel dequantize;     // 0: floats out, 1: codes
-    Kernel fake_quantize;  // 0: y out, 1: x, 2 (where present): mask out
+    Kernel fake_quantize;  // 0: y out, 1: mask out (where present), last: x
     Kernel mask_gradient;  // 0: gradient out, 1: gradient, 2: mask
     Kernel min_max;        // 0: x
     Kernel learnable;      // 0: gradient of x out, 1: x, 2: gradient

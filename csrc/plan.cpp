@@ -84,13 +84,24 @@ int split_row(Plan& plan, int found) {
     return first;
 }
 
+bool is_periodic(const Plan& plan) {
+    bool periodic = plan.digit_count > 1 && plan.digits[0].stride == 0;
+    for (int dim = 0; dim < plan.outer_count; ++dim) periodic &= plan.outer[dim].scale == 0;
+    return periodic;
+}
+
 Pattern choose_pattern(const Plan& plan) {
     const Digit& inner = plan.digits[plan.digit_count - 1];
-    bool repeats = plan.digit_count > 1 && plan.digits[0].stride == 0;
-    for (int dim = 0; dim < plan.outer_count; ++dim) repeats &= plan.outer[dim].scale == 0;
-    if (repeats && plan.period <= kLongestTable && inner.size < kMediumRun) return Pattern::table;
+    if (is_periodic(plan) && plan.period <= kLongestTable && inner.size < kMediumRun) return Pattern::table;
     const bool simple = inner.stride == 0 || inner.stride == 1;
     return simple && (inner.size >= kShortRun || plan.digit_count == 1) ? Pattern::runs : Pattern::fill;
+}
+
+// Scales that differ between neighbours, for longer than L1 holds them, crowd the processor's own
+// prefetching out.
+bool crowds_l1(const Plan& plan) {
+    const bool varies = plan.pattern != Pattern::runs || plan.digits[plan.digit_count - 1].stride == 1;
+    return varies && (plan.pattern == Pattern::fill || plan.period > kTile || plan.digit_count == 1);
 }
 
 }  // namespace
@@ -103,6 +114,7 @@ Plan make_plan(const View* const* operands, int count, const Shape& scale) {
     plan.operands = count;
     plan.outer_count = plan.digit_count = 0;
     plan.row = plan.rows = plan.period = 0;
+    plan.prefetch = false;
     plan.pattern = Pattern::runs;
     if (plan.count == 0) return plan;
     const int found = list_dims(operands, count, scale, plan.outer);
@@ -112,6 +124,7 @@ Plan make_plan(const View* const* operands, int count, const Shape& scale) {
     plan.rows = plan.count / plan.row;
     plan.period = plan.row / plan.digits[0].size;
     plan.pattern = choose_pattern(plan);
+    plan.prefetch = crowds_l1(plan);
     return plan;
 }
 

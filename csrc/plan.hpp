@@ -17,7 +17,7 @@
 namespace halfstep {
 
 constexpr int kMaxOperands = 3;
-constexpr std::int64_t kTile = 2048;          // elements per unit of work: its buffers stay in L1 and L2
+constexpr std::int64_t kTile = 1024;          // most elements per unit of work: its buffers stay in L1
 constexpr std::int64_t kShortRun = 64;        // below this a run of one scale is too short for its own loop
 constexpr std::int64_t kMediumRun = 512;      // below this a table is faster where one is possible
 constexpr std::int64_t kLongestTable = 16384; // periods up to this are written out once per call
@@ -47,6 +47,7 @@ struct Plan {
     std::int64_t rows;
     std::int64_t period;  // the scales repeat after so many elements of a row (Pattern::table)
     Pattern pattern;
+    bool prefetch;  // ask for the next tile's inputs ahead of time
     int operands;
     int outer_count;
     int digit_count;

@@ -18,7 +18,7 @@ HALFSTEP_NOINLINE void dequantize_stretch(const Storage* HALFSTEP_RESTRICT codes
 template <class Rule, class Storage>
 void dequantize_tiles(const Job& job, std::int64_t first, std::int64_t last) {
     Scratch scratch;
-    for_tiles(*job.plan, first, last, [&](const Tile& tile) {
+    for_tiles(job, first, last, [&](const Tile& tile) {
         const Storage* codes = reinterpret_cast<const Storage*>(load(job, 1, tile, scratch.raw));
         float* y = float_target(job, 0, tile, scratch.y);
         for_scales<typename Rule::Zero>(job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {

@@ -23,18 +23,19 @@ HALFSTEP_NOINLINE void fake_quantize_stretch(const float* HALFSTEP_RESTRICT x, f
 template <class Rule>
 void fake_quantize_tiles(const Job& job, std::int64_t first, std::int64_t last) {
     Scratch scratch;
-    const bool has_mask = job.plan->operands == 3;
-    for_tiles(*job.plan, first, last, [&](const Tile& tile) {
-        const float* x = load_floats(job, 1, tile, scratch.x, scratch.raw);
+    const int input = job.first_input;
+    const bool has_mask = input == 2;
+    for_tiles(job, first, last, [&](const Tile& tile) {
+        const float* x = load_floats(job, input, tile, scratch.x, scratch.raw);
         float* y = float_target(job, 0, tile, scratch.y);
         char* mask = reinterpret_cast<char*>(scratch.mask);
-        if (has_mask) mask = target_of(job, 2, tile, scratch.mask);
+        if (has_mask) mask = target_of(job, 1, tile, scratch.mask);
         std::uint8_t* inside = reinterpret_cast<std::uint8_t*>(mask);
         for_scales<typename Rule::Zero>(job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
             fake_quantize_stretch<Rule>(x + at, y + at, inside + at, length, scales, job.qmin, job.qmax);
         });
         store_floats(job, 0, tile, y, scratch.out);
-        if (has_mask) store(job, 2, tile, mask);
+        if (has_mask) store(job, 1, tile, mask);
     });
     finish_streaming(job);
 }
@@ -62,7 +63,7 @@ void mask_gradient(const Job& job, std::int64_t first, std::int64_t last, Partia
     const auto keep = size == 2   ? keep_where<std::uint16_t>
                       : size == 4 ? keep_where<std::uint32_t>
                                   : keep_where<std::uint64_t>;
-    for_tiles(*job.plan, first, last, [&](const Tile& tile) {
+    for_tiles(job, first, last, [&](const Tile& tile) {
         const char* gradient = load(job, 1, tile, scratch.raw);
         const char* mask = load(job, 2, tile, reinterpret_cast<char*>(scratch.mask));
         char* written = target_of(job, 0, tile, scratch.out);

@@ -104,7 +104,7 @@ void learnable(const Job& job, std::int64_t first, std::int64_t last, Partial& p
     Scratch scratch;
     const Plan& plan = *job.plan;
     const Bounds bounds{static_cast<float>(job.qmin), static_cast<float>(job.qmax), job.scale_anchor, job.zero_anchor};
-    for_tiles(plan, first, last, [&](const Tile& tile) {
+    for_tiles(job, first, last, [&](const Tile& tile) {
         const float* x = load_floats(job, 1, tile, scratch.x, scratch.raw);
         const float* gradient = load_floats(job, 2, tile, scratch.scale, scratch.raw);
         float* out = float_target(job, 0, tile, scratch.y);

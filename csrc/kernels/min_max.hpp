@@ -49,7 +49,7 @@ inline void min_max_runs(const Plan& plan, const Tile& tile, const float* x, Par
 void min_max(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
     Scratch scratch;
     const Plan& plan = *job.plan;
-    for_tiles(plan, first, last, [&](const Tile& tile) {
+    for_tiles(job, first, last, [&](const Tile& tile) {
         const float* x = load_floats(job, 0, tile, scratch.x, scratch.raw);
         if (plan.pattern != Pattern::table) return min_max_runs(plan, tile, x, partial);
         const std::int64_t phase = tile.start % plan.period;

@@ -26,7 +26,7 @@ HALFSTEP_NOINLINE bool quantize_stretch(const float* HALFSTEP_RESTRICT x, Storag
 template <class Rule, class Storage>
 void quantize_tiles(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
     Scratch scratch;
-    for_tiles(*job.plan, first, last, [&](const Tile& tile) {
+    for_tiles(job, first, last, [&](const Tile& tile) {
         const float* x = load_floats(job, 1, tile, scratch.x, scratch.raw);
         char* written = target_of(job, 0, tile, scratch.out);
         Storage* codes = reinterpret_cast<Storage*>(written);
