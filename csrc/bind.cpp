@@ -18,7 +18,8 @@ struct Torch {
 
     Torch() {
         const nb::module_ torch = nb::module_::import_("torch");
-        const char* names[] = {"float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "bool"};
+        const char* names[] = {"float16", "bfloat16", "float32", "float64", "int8",
+                               "uint8",   "int16",    "uint16",  "int32",   "bool"};
         for (int k = 0; k < 10; ++k) dtypes[k] = torch.attr(names[k]);
         data_ptr = nb::str("data_ptr");
         dtype = nb::str("dtype");
@@ -38,8 +39,9 @@ DType dtype_of(nb::handle tensor) {
     for (int k = 0; k < 10; ++k) {
         if (dtype.is(torch.dtypes[k])) return static_cast<DType>(k);
     }
-    throw ArgumentTypeError(std::string("dtype ") + nb::str(dtype).c_str() +
-                            " is not supported: use a float tensor of 16, 32 or 64 bits, or integers of 8, 16 or 32");
+    throw ArgumentTypeError(
+        std::string("dtype ") + nb::str(dtype).c_str() +
+        " is not supported: use a float tensor of 16, 32 or 64 bits, or integers of 8, 16 or 32");
 }
 
 int read_numbers(const nb::object& numbers, std::int64_t* out) {
@@ -65,22 +67,26 @@ QParams qparams_of(nb::handle scale, nb::handle zero_point, std::int64_t qmin, s
     return {view_of(scale), view_of(zero_point), qmin, qmax};
 }
 
-bool bind_quantize(nb::handle codes, nb::handle x, nb::handle scale, nb::handle zero_point, std::int64_t qmin, std::int64_t qmax, int threads) {
+bool bind_quantize(nb::handle codes, nb::handle x, nb::handle scale, nb::handle zero_point,
+                   std::int64_t qmin, std::int64_t qmax, int threads) {
     const View codes_view = view_of(codes), x_view = view_of(x);
     const QParams qparams = qparams_of(scale, zero_point, qmin, qmax);
     const nb::gil_scoped_release release;
     return quantize(codes_view, x_view, qparams, threads);
 }
 
-void bind_dequantize(nb::handle y, nb::handle codes, nb::handle scale, nb::handle zero_point, int threads) {
+void bind_dequantize(nb::handle y, nb::handle codes, nb::handle scale, nb::handle zero_point,
+                     int threads) {
     const View y_view = view_of(y), codes_view = view_of(codes);
     const QParams qparams = qparams_of(scale, zero_point, 0, 0);
     const nb::gil_scoped_release release;
     dequantize(y_view, codes_view, qparams, threads);
 }
 
-void bind_fake_quantize(nb::handle y, nb::handle mask, nb::handle x, nb::handle scale, nb::handle zero_point, std::int64_t qmin, std::int64_t qmax, int threads) {
-    const View y_view = view_of(y), x_view = view_of(x), mask_view = mask.is_none() ? View{} : view_of(mask);
+void bind_fake_quantize(nb::handle y, nb::handle mask, nb::handle x, nb::handle scale,
+                        nb::handle zero_point, std::int64_t qmin, std::int64_t qmax, int threads) {
+    const View y_view = view_of(y), x_view = view_of(x),
+               mask_view = mask.is_none() ? View{} : view_of(mask);
     const QParams qparams = qparams_of(scale, zero_point, qmin, qmax);
     const View* mask_or_null = mask.is_none() ? nullptr : &mask_view;
     const nb::gil_scoped_release release;
@@ -88,7 +94,8 @@ void bind_fake_quantize(nb::handle y, nb::handle mask, nb::handle x, nb::handle 
 }
 
 void bind_mask_gradient(nb::handle out, nb::handle gradient, nb::handle mask, int threads) {
-    const View out_view = view_of(out), gradient_view = view_of(gradient), mask_view = view_of(mask);
+    const View out_view = view_of(out), gradient_view = view_of(gradient),
+               mask_view = view_of(mask);
     const nb::gil_scoped_release release;
     mask_gradient(out_view, gradient_view, mask_view, threads);
 }
@@ -99,13 +106,17 @@ void bind_min_max(nb::handle lo, nb::handle hi, nb::handle x, int threads) {
     min_max(lo_view, hi_view, x_view, threads);
 }
 
-void bind_learnable_backward(nb::handle out, nb::handle scale_gradient, nb::handle zero_gradient, nb::handle gradient, nb::handle x, nb::handle scale,
-                             nb::handle zero_point, std::int64_t qmin, std::int64_t qmax, double factor, int threads) {
-    const View out_view = view_of(out), scale_view = view_of(scale_gradient), zero_view = view_of(zero_gradient);
+void bind_learnable_backward(nb::handle out, nb::handle scale_gradient, nb::handle zero_gradient,
+                             nb::handle gradient, nb::handle x, nb::handle scale,
+                             nb::handle zero_point, std::int64_t qmin, std::int64_t qmax,
+                             double factor, int threads) {
+    const View out_view = view_of(out), scale_view = view_of(scale_gradient),
+               zero_view = view_of(zero_gradient);
     const View gradient_view = view_of(gradient), x_view = view_of(x);
     const QParams qparams = qparams_of(scale, zero_point, qmin, qmax);
     const nb::gil_scoped_release release;
-    learnable_backward(out_view, scale_view, zero_view, gradient_view, x_view, qparams, static_cast<float>(factor), threads);
+    learnable_backward(out_view, scale_view, zero_view, gradient_view, x_view, qparams,
+                       static_cast<float>(factor), threads);
 }
 
 void bind_pack(nb::handle bytes, nb::handle codes, int bits) {
@@ -153,8 +164,9 @@ NB_MODULE(_native, module) {
     module.doc() = "Native CPU kernels; halfstep.numerics.native is the way to call them.";
     module.def("quantize", bind_quantize);
     module.def("dequantize", bind_dequantize);
-    module.def("fake_quantize", bind_fake_quantize, nb::arg("y"), nb::arg("mask").none(), nb::arg("x"), nb::arg("scale"),
-               nb::arg("zero_point"), nb::arg("qmin"), nb::arg("qmax"), nb::arg("threads"));
+    module.def("fake_quantize", bind_fake_quantize, nb::arg("y"), nb::arg("mask").none(),
+               nb::arg("x"), nb::arg("scale"), nb::arg("zero_point"), nb::arg("qmin"),
+               nb::arg("qmax"), nb::arg("threads"));
     module.def("mask_gradient", bind_mask_gradient);
     module.def("min_max", bind_min_max);
     module.def("learnable_backward", bind_learnable_backward);

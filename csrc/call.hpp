@@ -2,7 +2,6 @@
 #pragma once
 
 #include <initializer_list>
-#include <string>
 #include <vector>
 
 #include "calls.hpp"
@@ -11,14 +10,14 @@
 namespace halfstep {
 
 class Call {
-   public:
+ public:
     // Operands in the order that the kernel expects; the first `outputs` of them are written.
     Call(std::initializer_list<const View*> operands, const Shape& scale, int outputs);
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Checks the parameters and points the job to them. Where codes are given (operand 1) rather than
-    // computed, the bounds say nothing of them, so their dtype decides on float64.
+    // Checks the parameters and points the job to them. Where codes are given (operand 1) rather
+    // than computed, the bounds say nothing of them, so their dtype decides on float64.
     void set_qparams(const QParams& qparams, bool codes_given);
 
     bool is_empty() const { return plan_.count == 0; }
@@ -28,7 +27,7 @@ class Call {
     // How many accumulators a reduction needs in each thread.
     std::int64_t accumulators() const;
 
-   private:
+ private:
     void write_table();
 
     Plan plan_;
@@ -37,8 +36,5 @@ class Call {
     std::vector<float> scale_table_;
     std::vector<Cell> zero_table_;
 };
-
-void require_float(const View& view, const std::string& name);
-void require_codes(const View& view, const std::string& name);
 
 }  // namespace halfstep

@@ -29,12 +29,13 @@ struct Job {
     const Cell* zero;          // the same
     const float* scale_table;  // Pattern::table: written out for period + kTile elements
     const Cell* zero_table;
-    double scale_anchor;  // learnable: adding and subtracting it rounds a term to the summation grid
+    double
+        scale_anchor;  // learnable: adding and subtracting it rounds a term to the summation grid
     double zero_anchor;
 };
 
-// What one thread found. The arrays have one entry for each scale, or, under Pattern::table, one for
-// each element of a period + kTile. Aligned so that threads do not write to one cache line.
+// What one thread found. The arrays have one entry for each scale, or, under Pattern::table, one
+// for each element of a period + kTile. Aligned so that threads do not write to one cache line.
 struct alignas(64) Partial {
     bool nan = false;
     std::int32_t* lo = nullptr;  // as order keys
@@ -56,7 +57,8 @@ struct Kernels {
     Kernel min_max;        // 0: x
     Kernel learnable;      // 0: gradient of x out, 1: x, 2: gradient
     void (*pack)(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes);
-    void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed, std::uint8_t* codes);
+    void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed,
+                   std::uint8_t* codes);
 };
 
 }  // namespace halfstep

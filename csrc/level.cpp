@@ -1,6 +1,6 @@
-// The kernels of one instruction level. This file is compiled once for each, with the level's compiler
-// options and name. All of its code has internal linkage: a shared inline function compiled here for
-// AVX-512 could otherwise be the copy that the linker keeps for everybody.
+// The kernels of one instruction level. This file is compiled once for each, with the level's
+// compiler options and name. All of its code has internal linkage: a shared inline function
+// compiled here for AVX-512 could otherwise be the copy that the linker keeps for everybody.
 #include "kernels/dequantize.hpp"
 #include "kernels/fake_quantize.hpp"
 #include "kernels/learnable.hpp"
@@ -12,7 +12,8 @@ namespace halfstep {
 
 extern const Kernels HALFSTEP_KERNELS;
 const Kernels HALFSTEP_KERNELS = {
-    HALFSTEP_LEVEL, quantize, dequantize, fake_quantize, mask_gradient, min_max, learnable, pack, unpack,
+    HALFSTEP_LEVEL, quantize,  dequantize, fake_quantize, mask_gradient,
+    min_max,        learnable, pack,       unpack,
 };
 
 }  // namespace halfstep

@@ -52,7 +52,8 @@ void use_level(const std::string& name) {
         if (name == level->level) return chosen().store(level);
         known += (known.empty() ? "" : ", ") + std::string(level->level);
     }
-    throw ArgumentError("level='" + name + "' is not one that this processor runs: use one of " + known);
+    throw ArgumentError("level='" + name + "' is not one that this processor runs: use one of " +
+                        known);
 }
 
 }  // namespace halfstep

@@ -20,7 +20,8 @@ void check_shapes(const View* const* operands, int count, const Shape& scale) {
     const Shape& shape = operands[0]->shape;
     for (int k = 1; k < count; ++k) {
         const Shape& other = operands[k]->shape;
-        if (other.ndim != shape.ndim || !std::equal(shape.size, shape.size + shape.ndim, other.size)) {
+        if (other.ndim != shape.ndim ||
+            !std::equal(shape.size, shape.size + shape.ndim, other.size)) {
             throw ArgumentError("operands of shapes " + text(shape) + " and " + text(other) +
                                 " do not match: give them one shape");
         }
@@ -32,7 +33,8 @@ void check_shapes(const View* const* operands, int count, const Shape& scale) {
     }
     if (!fits) {
         throw ArgumentError("a scale of shape " + text(scale) + " does not fit a tensor of shape " +
-                            text(shape) + ": each of its sizes must be 1, the tensor's, or a divisor of it");
+                            text(shape) +
+                            ": each of its sizes must be 1, the tensor's, or a divisor of it");
     }
 }
 
@@ -40,7 +42,7 @@ void check_shapes(const View* const* operands, int count, const Shape& scale) {
 // At most 62 remain: each has size 2 or more, and their product is below 2^63.
 int list_dims(const View* const* operands, int count, const Shape& scale, Dim* dims) {
     int found = 0;
-    std::int64_t scale_stride = scale.count();
+    std::int64_t scale_stride = count_of(scale);
     for (int dim = 0; dim < scale.ndim; ++dim) {
         const std::int64_t parts = scale.size[dim], group = operands[0]->shape.size[dim] / parts;
         scale_stride /= parts;
@@ -66,10 +68,12 @@ int split_row(Plan& plan, int found) {
     plan.row = 1;
     plan.digit_count = 0;
     int first = found;
-    while (first > 0 && (first == found || joins(plan.outer[first - 1], plan.outer[first], plan.operands))) {
+    while (first > 0 &&
+           (first == found || joins(plan.outer[first - 1], plan.outer[first], plan.operands))) {
         --first;
     }
-    for (int k = 0; k < plan.operands; ++k) plan.step[k] = found ? plan.outer[found - 1].step[k] : 1;
+    for (int k = 0; k < plan.operands; ++k)
+        plan.step[k] = found ? plan.outer[found - 1].step[k] : 1;
     for (int dim = first; dim < found; ++dim) {
         const Dim& entry = plan.outer[dim];
         plan.row *= entry.size;
@@ -92,16 +96,20 @@ bool is_periodic(const Plan& plan) {
 
 Pattern choose_pattern(const Plan& plan) {
     const Digit& inner = plan.digits[plan.digit_count - 1];
-    if (is_periodic(plan) && plan.period <= kLongestTable && inner.size < kMediumRun) return Pattern::table;
+    if (is_periodic(plan) && plan.period <= kLongestTable && inner.size < kMediumRun)
+        return Pattern::table;
     const bool simple = inner.stride == 0 || inner.stride == 1;
-    return simple && (inner.size >= kShortRun || plan.digit_count == 1) ? Pattern::runs : Pattern::fill;
+    return simple && (inner.size >= kShortRun || plan.digit_count == 1) ? Pattern::runs
+                                                                        : Pattern::fill;
 }
 
 // Scales that differ between neighbours, for longer than L1 holds them, crowd the processor's own
 // prefetching out.
 bool crowds_l1(const Plan& plan) {
-    const bool varies = plan.pattern != Pattern::runs || plan.digits[plan.digit_count - 1].stride == 1;
-    return varies && (plan.pattern == Pattern::fill || plan.period > kTile || plan.digit_count == 1);
+    const bool varies =
+        plan.pattern != Pattern::runs || plan.digits[plan.digit_count - 1].stride == 1;
+    return varies &&
+           (plan.pattern == Pattern::fill || plan.period > kTile || plan.digit_count == 1);
 }
 
 }  // namespace
@@ -109,8 +117,8 @@ bool crowds_l1(const Plan& plan) {
 Plan make_plan(const View* const* operands, int count, const Shape& scale) {
     check_shapes(operands, count, scale);
     Plan plan;
-    plan.count = operands[0]->shape.count();
-    plan.scales = scale.count();
+    plan.count = count_of(operands[0]->shape);
+    plan.scales = count_of(scale);
     plan.operands = count;
     plan.outer_count = plan.digit_count = 0;
     plan.row = plan.rows = plan.period = 0;

@@ -17,10 +17,11 @@
 namespace halfstep {
 
 constexpr int kMaxOperands = 3;
-constexpr std::int64_t kTile = 1024;          // most elements per unit of work: its buffers stay in L1
-constexpr std::int64_t kShortRun = 64;        // below this a run of one scale is too short for its own loop
-constexpr std::int64_t kMediumRun = 512;      // below this a table is faster where one is possible
-constexpr std::int64_t kLongestTable = 16384; // periods up to this are written out once per call
+constexpr std::int64_t kTile = 1024;  // most elements per unit of work: its buffers stay in L1
+constexpr std::int64_t kShortRun =
+    64;  // below this a run of one scale is too short for its own loop
+constexpr std::int64_t kMediumRun = 512;       // below this a table is faster where one is possible
+constexpr std::int64_t kLongestTable = 16384;  // periods up to this are written out once per call
 
 // How one stretch of a row finds its scales.
 enum class Pattern : std::uint8_t {
@@ -54,9 +55,6 @@ struct Plan {
     std::int64_t step[kMaxOperands];  // inside a row
     Dim outer[kMaxDims];              // between rows, outermost first
     Digit digits[kMaxDims];           // inside a row, outermost first
-
-    std::int64_t tiles_per_row() const { return (row + kTile - 1) / kTile; }
-    std::int64_t tiles() const { return rows * tiles_per_row(); }
 };
 
 // Plans a walk over operands of one shape; the first one's strides decide the order.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/walk.hpp"
+
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
@@ -35,7 +37,7 @@ int useful_threads(std::int64_t elements, int allowed) {
 }
 
 void run(Kernel kernel, const Job& job, std::vector<Partial>& partials) {
-    const std::int64_t tiles = job.plan->tiles();
+    const std::int64_t tiles = job.plan->rows * tiles_per_row(*job.plan);
 #if defined(_OPENMP)
     const int wanted = static_cast<int>(partials.size());
     if (wanted > 1) {
@@ -43,7 +45,8 @@ void run(Kernel kernel, const Job& job, std::vector<Partial>& partials) {
         {
             // There may be fewer threads than asked for.
             const std::int64_t count = omp_get_num_threads(), mine = omp_get_thread_num();
-            kernel(job, tiles * mine / count, tiles * (mine + 1) / count, partials[static_cast<std::size_t>(mine)]);
+            kernel(job, tiles * mine / count, tiles * (mine + 1) / count,
+                   partials[static_cast<std::size_t>(mine)]);
         }
         return;
     }

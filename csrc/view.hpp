@@ -9,6 +9,23 @@ constexpr int kMaxDims = 64;  // torch's own limit
 
 enum class DType : std::uint8_t { f16, bf16, f32, f64, i8, u8, i16, u16, i32, boolean };
 
+struct Shape {
+    int ndim = 0;
+    std::int64_t size[kMaxDims];
+};
+
+// A strided tensor; strides count elements, 0 for an expanded dimension.
+struct View {
+    char* data = nullptr;
+    DType dtype = DType::f32;
+    Shape shape;
+    std::int64_t stride[kMaxDims];
+};
+
+// Internal linkage: these are compiled into every instruction level, and the linker must not pick
+// one level's copy for all.
+namespace {
+
 constexpr int size_of(DType dtype) {
     switch (dtype) {
         case DType::i8:
@@ -31,23 +48,11 @@ constexpr int size_of(DType dtype) {
 
 constexpr bool is_float(DType dtype) { return dtype <= DType::f64; }
 
-struct Shape {
-    int ndim = 0;
-    std::int64_t size[kMaxDims];
+inline std::int64_t count_of(const Shape& shape) {
+    std::int64_t product = 1;
+    for (int dim = 0; dim < shape.ndim; ++dim) product *= shape.size[dim];
+    return product;
+}
 
-    std::int64_t count() const {
-        std::int64_t product = 1;
-        for (int dim = 0; dim < ndim; ++dim) product *= size[dim];
-        return product;
-    }
-};
-
-// A strided tensor; strides count elements, 0 for an expanded dimension.
-struct View {
-    char* data = nullptr;
-    DType dtype = DType::f32;
-    Shape shape;
-    std::int64_t stride[kMaxDims];
-};
-
+}  // namespace
 }  // namespace halfstep

@@ -31,7 +31,9 @@ struct Float16 {
     std::uint16_t bits;
 };
 
-inline float to_float(BFloat16 value) { return float_of(static_cast<std::uint32_t>(value.bits) << 16); }
+inline float to_float(BFloat16 value) {
+    return float_of(static_cast<std::uint32_t>(value.bits) << 16);
+}
 inline float to_float(double value) { return static_cast<float>(value); }
 
 inline float to_float(Float16 value) {

@@ -7,8 +7,9 @@ namespace halfstep {
 namespace {
 
 template <class Rule, class Storage, class Scales>
-HALFSTEP_NOINLINE void dequantize_stretch(const Storage* HALFSTEP_RESTRICT codes, float* HALFSTEP_RESTRICT y,
-                                          std::int64_t length, Scales scales) {
+HALFSTEP_NOINLINE void dequantize_stretch(const Storage* HALFSTEP_RESTRICT codes,
+                                          float* HALFSTEP_RESTRICT y, std::int64_t length,
+                                          Scales scales) {
     for (std::int64_t i = 0; i < length; ++i) {
         const auto code = static_cast<typename Rule::Code>(codes[i]);
         y[i] = Rule::steps(code, scales.zero(i)) * scales.scale(i);
@@ -21,9 +22,10 @@ void dequantize_tiles(const Job& job, std::int64_t first, std::int64_t last) {
     for_tiles(job, first, last, [&](const Tile& tile) {
         const Storage* codes = reinterpret_cast<const Storage*>(load(job, 1, tile, scratch.raw));
         float* y = float_target(job, 0, tile, scratch.y);
-        for_scales<typename Rule::Zero>(job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
-            dequantize_stretch<Rule>(codes + at, y + at, length, scales);
-        });
+        for_scales<typename Rule::Zero>(
+            job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
+                dequantize_stretch<Rule>(codes + at, y + at, length, scales);
+            });
         store_floats(job, 0, tile, y, scratch.out);
     });
     finish_streaming(job);

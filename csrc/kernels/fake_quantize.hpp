@@ -8,9 +8,11 @@ namespace halfstep {
 namespace {
 
 template <class Rule, class Scales>
-HALFSTEP_NOINLINE void fake_quantize_stretch(const float* HALFSTEP_RESTRICT x, float* HALFSTEP_RESTRICT y,
-                                             std::uint8_t* HALFSTEP_RESTRICT mask, std::int64_t length,
-                                             Scales scales, double qmin, double qmax) {
+HALFSTEP_NOINLINE void fake_quantize_stretch(const float* HALFSTEP_RESTRICT x,
+                                             float* HALFSTEP_RESTRICT y,
+                                             std::uint8_t* HALFSTEP_RESTRICT mask,
+                                             std::int64_t length, Scales scales, double qmin,
+                                             double qmax) {
     using Code = typename Rule::Code;
     const Code lowest = static_cast<Code>(qmin), highest = static_cast<Code>(qmax);
     for (std::int64_t i = 0; i < length; ++i) {
@@ -31,9 +33,11 @@ void fake_quantize_tiles(const Job& job, std::int64_t first, std::int64_t last) 
         char* mask = reinterpret_cast<char*>(scratch.mask);
         if (has_mask) mask = target_of(job, 1, tile, scratch.mask);
         std::uint8_t* inside = reinterpret_cast<std::uint8_t*>(mask);
-        for_scales<typename Rule::Zero>(job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
-            fake_quantize_stretch<Rule>(x + at, y + at, inside + at, length, scales, job.qmin, job.qmax);
-        });
+        for_scales<typename Rule::Zero>(
+            job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
+                fake_quantize_stretch<Rule>(x + at, y + at, inside + at, length, scales, job.qmin,
+                                            job.qmax);
+            });
         store_floats(job, 0, tile, y, scratch.out);
         if (has_mask) store(job, 1, tile, mask);
     });
@@ -48,7 +52,8 @@ void fake_quantize(const Job& job, std::int64_t first, std::int64_t last, Partia
 
 // Bits are enough here: an element is kept as it is, or becomes 0.
 template <class Element>
-HALFSTEP_NOINLINE void keep_where(const char* from, const char* mask, char* to, std::int64_t length) {
+HALFSTEP_NOINLINE void keep_where(const char* from, const char* mask, char* to,
+                                  std::int64_t length) {
     const Element* HALFSTEP_RESTRICT source = reinterpret_cast<const Element*>(from);
     const std::uint8_t* HALFSTEP_RESTRICT inside = reinterpret_cast<const std::uint8_t*>(mask);
     Element* HALFSTEP_RESTRICT target = reinterpret_cast<Element*>(to);

@@ -80,13 +80,15 @@ inline void for_scales(const Job& job, const Tile& tile, Scratch& scratch, Body 
     const Plan& plan = *job.plan;
     const Zero* zero = reinterpret_cast<const Zero*>(job.zero);
     if (plan.pattern == Pattern::runs) {
-        for_runs(plan, tile, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
-            if (stride == 0) {
-                body(at, length, One<Zero>{job.scale[index], zero[index]});
-            } else {
-                body(at, length, Each<Zero>{job.scale + index, zero + index});
-            }
-        });
+        for_runs(
+            plan, tile,
+            [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+                if (stride == 0) {
+                    body(at, length, One<Zero>{job.scale[index], zero[index]});
+                } else {
+                    body(at, length, Each<Zero>{job.scale + index, zero + index});
+                }
+            });
         return;
     }
     Each<Zero> each{scratch.scale, reinterpret_cast<const Zero*>(scratch.zero)};

@@ -26,9 +26,10 @@ struct Terms {
     double of_zero;
 };
 
-inline Terms learnable_terms(float x, float gradient, float scale, float zero, const Bounds& bounds) {
+inline Terms learnable_terms(float x, float gradient, float scale, float zero,
+                             const Bounds& bounds) {
     const float scaled = x / scale, rounded = rne(scaled), code = rounded + zero;
-    const bool below = code < bounds.lowest, above = code > bounds.highest;
+    const bool below = code<bounds.lowest, above = code> bounds.highest;
     const bool inside = (code >= bounds.lowest) & (code <= bounds.highest);
     float slope = rounded - scaled;
     slope = below ? bounds.lowest - zero : slope;
@@ -42,21 +43,25 @@ inline Terms learnable_terms(float x, float gradient, float scale, float zero, c
 constexpr std::int64_t kSums = 32;  // independent sums, so that a reduction vectorises
 
 template <class Scales>
-HALFSTEP_NOINLINE void learnable_one(const float* HALFSTEP_RESTRICT x, const float* HALFSTEP_RESTRICT gradient,
-                                     float* HALFSTEP_RESTRICT out, std::int64_t length, Scales scales,
-                                     const Bounds bounds, double& scale_sum, double& zero_sum) {
+HALFSTEP_NOINLINE void learnable_one(const float* HALFSTEP_RESTRICT x,
+                                     const float* HALFSTEP_RESTRICT gradient,
+                                     float* HALFSTEP_RESTRICT out, std::int64_t length,
+                                     Scales scales, const Bounds bounds, double& scale_sum,
+                                     double& zero_sum) {
     double scale_sums[kSums] = {}, zero_sums[kSums] = {};
     std::int64_t i = 0;
     for (; i + kSums <= length; i += kSums) {
         for (int k = 0; k < kSums; ++k) {
-            const Terms terms = learnable_terms(x[i + k], gradient[i + k], scales.scale(i + k), scales.zero(i + k), bounds);
+            const Terms terms = learnable_terms(x[i + k], gradient[i + k], scales.scale(i + k),
+                                                scales.zero(i + k), bounds);
             out[i + k] = terms.of_x;
             scale_sums[k] += terms.of_scale;
             zero_sums[k] += terms.of_zero;
         }
     }
     for (int k = 0; i + k < length; ++k) {
-        const Terms terms = learnable_terms(x[i + k], gradient[i + k], scales.scale(i + k), scales.zero(i + k), bounds);
+        const Terms terms = learnable_terms(x[i + k], gradient[i + k], scales.scale(i + k),
+                                            scales.zero(i + k), bounds);
         out[i + k] = terms.of_x;
         scale_sums[k] += terms.of_scale;
         zero_sums[k] += terms.of_zero;
@@ -69,48 +74,56 @@ HALFSTEP_NOINLINE void learnable_one(const float* HALFSTEP_RESTRICT x, const flo
 
 // Element i adds to the sums number i.
 template <class Scales>
-HALFSTEP_NOINLINE void learnable_each(const float* HALFSTEP_RESTRICT x, const float* HALFSTEP_RESTRICT gradient,
-                                      float* HALFSTEP_RESTRICT out, std::int64_t length, Scales scales,
-                                      const Bounds bounds, double* HALFSTEP_RESTRICT scale_sums,
+HALFSTEP_NOINLINE void learnable_each(const float* HALFSTEP_RESTRICT x,
+                                      const float* HALFSTEP_RESTRICT gradient,
+                                      float* HALFSTEP_RESTRICT out, std::int64_t length,
+                                      Scales scales, const Bounds bounds,
+                                      double* HALFSTEP_RESTRICT scale_sums,
                                       double* HALFSTEP_RESTRICT zero_sums) {
     for (std::int64_t i = 0; i < length; ++i) {
-        const Terms terms = learnable_terms(x[i], gradient[i], scales.scale(i), scales.zero(i), bounds);
+        const Terms terms =
+            learnable_terms(x[i], gradient[i], scales.scale(i), scales.zero(i), bounds);
         out[i] = terms.of_x;
         scale_sums[i] += terms.of_scale;
         zero_sums[i] += terms.of_zero;
     }
 }
 
-inline void learnable_runs(const Job& job, const Tile& tile, const float* x, const float* gradient, float* out,
-                           const Bounds& bounds, Partial& partial) {
+inline void learnable_runs(const Job& job, const Tile& tile, const float* x, const float* gradient,
+                           float* out, const Bounds& bounds, Partial& partial) {
     const float* zero = reinterpret_cast<const float*>(job.zero);
-    for_runs(*job.plan, tile, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
-        double *scale_sum = partial.scale_sum + index, *zero_sum = partial.zero_sum + index;
-        if (stride == 0) {
-            const One<float> one{job.scale[index], zero[index]};
-            return learnable_one(x + at, gradient + at, out + at, length, one, bounds, *scale_sum, *zero_sum);
-        }
-        const std::int64_t piece = stride == 1 ? length : 1;
-        for (std::int64_t j = 0; j < length; j += piece) {
-            const std::int64_t skip = j * stride;
-            const Each<float> each{job.scale + index + skip, zero + index + skip};
-            learnable_each(x + at + j, gradient + at + j, out + at + j, piece, each, bounds, scale_sum + skip,
-                           zero_sum + skip);
-        }
-    });
+    for_runs(*job.plan, tile,
+             [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+                 double *scale_sum = partial.scale_sum + index,
+                        *zero_sum = partial.zero_sum + index;
+                 if (stride == 0) {
+                     const One<float> one{job.scale[index], zero[index]};
+                     return learnable_one(x + at, gradient + at, out + at, length, one, bounds,
+                                          *scale_sum, *zero_sum);
+                 }
+                 const std::int64_t piece = stride == 1 ? length : 1;
+                 for (std::int64_t j = 0; j < length; j += piece) {
+                     const std::int64_t skip = j * stride;
+                     const Each<float> each{job.scale + index + skip, zero + index + skip};
+                     learnable_each(x + at + j, gradient + at + j, out + at + j, piece, each,
+                                    bounds, scale_sum + skip, zero_sum + skip);
+                 }
+             });
 }
 
 void learnable(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
     Scratch scratch;
     const Plan& plan = *job.plan;
-    const Bounds bounds{static_cast<float>(job.qmin), static_cast<float>(job.qmax), job.scale_anchor, job.zero_anchor};
+    const Bounds bounds{static_cast<float>(job.qmin), static_cast<float>(job.qmax),
+                        job.scale_anchor, job.zero_anchor};
     for_tiles(job, first, last, [&](const Tile& tile) {
         const float* x = load_floats(job, 1, tile, scratch.x, scratch.raw);
         const float* gradient = load_floats(job, 2, tile, scratch.scale, scratch.raw);
         float* out = float_target(job, 0, tile, scratch.y);
         if (plan.pattern == Pattern::table) {
             const std::int64_t phase = tile.start % plan.period;
-            const Each<float> each{job.scale_table + phase, reinterpret_cast<const float*>(job.zero_table) + phase};
+            const Each<float> each{job.scale_table + phase,
+                                   reinterpret_cast<const float*>(job.zero_table) + phase};
             learnable_each(x, gradient, out, tile.length, each, bounds, partial.scale_sum + phase,
                            partial.zero_sum + phase);
         } else {

@@ -57,13 +57,15 @@ inline const char* load(const Job& job, int operand, const Tile& tile, char* buf
 }
 
 // The tile as float32: where it is, or converted into the buffer.
-inline const float* load_floats(const Job& job, int operand, const Tile& tile, float* buffer, char* raw) {
+inline const float* load_floats(const Job& job, int operand, const Tile& tile, float* buffer,
+                                char* raw) {
     const DType dtype = job.dtype[operand];
     char* gathered = dtype == DType::f32 ? reinterpret_cast<char*>(buffer) : raw;
     const char* from = load(job, operand, tile, gathered);
     if (dtype == DType::f32) return reinterpret_cast<const float*>(from);
     if (dtype == DType::f16) to_floats(reinterpret_cast<const Float16*>(from), buffer, tile.length);
-    if (dtype == DType::bf16) to_floats(reinterpret_cast<const BFloat16*>(from), buffer, tile.length);
+    if (dtype == DType::bf16)
+        to_floats(reinterpret_cast<const BFloat16*>(from), buffer, tile.length);
     if (dtype == DType::f64) to_floats(reinterpret_cast<const double*>(from), buffer, tile.length);
     return buffer;
 }
@@ -109,7 +111,8 @@ inline float* float_target(const Job& job, int operand, const Tile& tile, float*
     return reinterpret_cast<float*>(target_of(job, operand, tile, buffer));
 }
 
-inline void store_floats(const Job& job, int operand, const Tile& tile, const float* y, char* buffer) {
+inline void store_floats(const Job& job, int operand, const Tile& tile, const float* y,
+                         char* buffer) {
     const DType dtype = job.dtype[operand];
     if (dtype == DType::f32) return store(job, operand, tile, reinterpret_cast<const char*>(y));
     char* target = target_of(job, operand, tile, buffer);

@@ -1,8 +1,8 @@
 // The least and greatest value of the elements that share a scale.
 //
 // Floats are compared as order keys: integers in the order of the floats, with NaN beyond the
-// infinities. So minima and maxima are plain integer reductions, which vectorise, and NaN stays once
-// seen.
+// infinities. So minima and maxima are plain integer reductions, which vectorise, and NaN stays
+// once seen.
 #pragma once
 
 #include "formula.hpp"
@@ -25,7 +25,8 @@ HALFSTEP_NOINLINE void min_max_each(const float* HALFSTEP_RESTRICT x, std::int64
 }
 
 // lo and hi take in the whole of x.
-HALFSTEP_NOINLINE void min_max_one(const float* HALFSTEP_RESTRICT x, std::int64_t length, Key& lo, Key& hi) {
+HALFSTEP_NOINLINE void min_max_one(const float* HALFSTEP_RESTRICT x, std::int64_t length, Key& lo,
+                                   Key& hi) {
     Key least = lo, most = hi;
     for (std::int64_t i = 0; i < length; ++i) {
         const Key key = key_of(bits_of(x[i]));
@@ -37,13 +38,16 @@ HALFSTEP_NOINLINE void min_max_one(const float* HALFSTEP_RESTRICT x, std::int64_
 }
 
 inline void min_max_runs(const Plan& plan, const Tile& tile, const float* x, Partial& partial) {
-    for_runs(plan, tile, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
-        if (stride == 0) return min_max_one(x + at, length, partial.lo[index], partial.hi[index]);
-        const std::int64_t piece = stride == 1 ? length : 1;
-        for (std::int64_t j = 0; j < length; j += piece) {
-            min_max_each(x + at + j, piece, partial.lo + index + j * stride, partial.hi + index + j * stride);
-        }
-    });
+    for_runs(plan, tile,
+             [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+                 if (stride == 0)
+                     return min_max_one(x + at, length, partial.lo[index], partial.hi[index]);
+                 const std::int64_t piece = stride == 1 ? length : 1;
+                 for (std::int64_t j = 0; j < length; j += piece) {
+                     min_max_each(x + at + j, piece, partial.lo + index + j * stride,
+                                  partial.hi + index + j * stride);
+                 }
+             });
 }
 
 void min_max(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {

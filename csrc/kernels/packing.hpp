@@ -7,7 +7,8 @@ namespace halfstep {
 namespace {
 
 template <int bits>
-void pack_codes(const std::uint8_t* HALFSTEP_RESTRICT codes, std::int64_t count, std::uint8_t* HALFSTEP_RESTRICT bytes) {
+void pack_codes(const std::uint8_t* HALFSTEP_RESTRICT codes, std::int64_t count,
+                std::uint8_t* HALFSTEP_RESTRICT bytes) {
     constexpr int per_byte = 8 / bits;
     constexpr unsigned mask = (1u << bits) - 1;
     for (std::int64_t i = 0; i < count / per_byte; ++i) {
@@ -34,16 +35,19 @@ void unpack_codes(const std::uint8_t* HALFSTEP_RESTRICT bytes, std::int64_t coun
         for (int k = 0; k < per_byte; ++k) codes[i * per_byte + k] = code(i, k);
     }
     const std::int64_t whole = count / per_byte * per_byte;
-    for (std::int64_t i = whole; i < count; ++i) codes[i] = code(i / per_byte, static_cast<int>(i - whole));
+    for (std::int64_t i = whole; i < count; ++i)
+        codes[i] = code(i / per_byte, static_cast<int>(i - whole));
 }
 
 void pack(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes) {
     bits == 4 ? pack_codes<4>(codes, count, bytes) : pack_codes<2>(codes, count, bytes);
 }
 
-void unpack(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed, std::uint8_t* codes) {
+void unpack(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed,
+            std::uint8_t* codes) {
     const unsigned sign = is_signed ? 1u << (bits - 1) : 0u;
-    bits == 4 ? unpack_codes<4>(bytes, count, sign, codes) : unpack_codes<2>(bytes, count, sign, codes);
+    bits == 4 ? unpack_codes<4>(bytes, count, sign, codes)
+              : unpack_codes<2>(bytes, count, sign, codes);
 }
 
 }  // namespace

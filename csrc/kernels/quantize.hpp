@@ -7,8 +7,9 @@ namespace halfstep {
 namespace {
 
 template <class Rule, class Storage, class Scales>
-HALFSTEP_NOINLINE bool quantize_stretch(const float* HALFSTEP_RESTRICT x, Storage* HALFSTEP_RESTRICT codes,
-                                        std::int64_t length, Scales scales, double qmin, double qmax) {
+HALFSTEP_NOINLINE bool quantize_stretch(const float* HALFSTEP_RESTRICT x,
+                                        Storage* HALFSTEP_RESTRICT codes, std::int64_t length,
+                                        Scales scales, double qmin, double qmax) {
     using Code = typename Rule::Code;
     const Code lowest = static_cast<Code>(qmin), highest = static_cast<Code>(qmax);
     std::int32_t nan = 0;
@@ -30,9 +31,11 @@ void quantize_tiles(const Job& job, std::int64_t first, std::int64_t last, Parti
         const float* x = load_floats(job, 1, tile, scratch.x, scratch.raw);
         char* written = target_of(job, 0, tile, scratch.out);
         Storage* codes = reinterpret_cast<Storage*>(written);
-        for_scales<typename Rule::Zero>(job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
-            partial.nan |= quantize_stretch<Rule>(x + at, codes + at, length, scales, job.qmin, job.qmax);
-        });
+        for_scales<typename Rule::Zero>(
+            job, tile, scratch, [&](std::int64_t at, std::int64_t length, auto scales) {
+                partial.nan |=
+                    quantize_stretch<Rule>(x + at, codes + at, length, scales, job.qmin, job.qmax);
+            });
         store(job, 0, tile, written);
     });
     finish_streaming(job);
@@ -55,8 +58,10 @@ void quantize_by_storage(const Job& job, std::int64_t first, std::int64_t last, 
 }
 
 void quantize(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
-    if (job.formula == Formula::narrow) return quantize_by_storage<Narrow>(job, first, last, partial);
-    if (job.formula == Formula::shifted) return quantize_by_storage<Shifted>(job, first, last, partial);
+    if (job.formula == Formula::narrow)
+        return quantize_by_storage<Narrow>(job, first, last, partial);
+    if (job.formula == Formula::shifted)
+        return quantize_by_storage<Shifted>(job, first, last, partial);
     quantize_tiles<Wide, std::int32_t>(job, first, last, partial);
 }
 

@@ -8,6 +8,8 @@ namespace {
 
 inline std::int64_t smaller(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
 
+inline std::int64_t tiles_per_row(const Plan& plan) { return (plan.row + kTile - 1) / kTile; }
+
 // Up to kTile consecutive elements of a row.
 struct Tile {
     std::int64_t offset[kMaxOperands];  // of the first element, in elements
@@ -17,7 +19,7 @@ struct Tile {
 };
 
 inline Tile tile_at(const Plan& plan, std::int64_t number) {
-    const std::int64_t per_row = plan.tiles_per_row();
+    const std::int64_t per_row = tiles_per_row(plan);
     std::int64_t row = number / per_row;
     Tile tile{{}, 0, (number - row * per_row) * kTile, 0};
     tile.length = smaller(kTile, plan.row - tile.start);
@@ -63,8 +65,8 @@ inline void for_tiles(const Job& job, std::int64_t first, std::int64_t last, Bod
     }
 }
 
-// Calls body(at, length, index, stride) for the maximal pieces of a tile in which element at + j has
-// the scale index + j * stride. A tile may reach past the row's end where the row is periodic.
+// Calls body(at, length, index, stride) for the maximal pieces of a tile in which element at + j
+// has the scale index + j * stride. A tile may reach past the row's end where the row is periodic.
 template <class Body>
 inline void for_runs(const Plan& plan, const Tile& tile, Body body) {
     std::int64_t place[kMaxDims];
@@ -94,12 +96,13 @@ inline void for_runs(const Plan& plan, const Tile& tile, Body body) {
 // Writes out the scale and zero point of each element of a tile.
 inline void expand(const Plan& plan, const Tile& tile, const float* scale, const Cell* zero,
                    float* scales, Cell* zeros) {
-    for_runs(plan, tile, [=](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
-        for (std::int64_t j = 0; j < length; ++j) {
-            scales[at + j] = scale[index + j * stride];
-            zeros[at + j] = zero[index + j * stride];
-        }
-    });
+    for_runs(plan, tile,
+             [=](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+                 for (std::int64_t j = 0; j < length; ++j) {
+                     scales[at + j] = scale[index + j * stride];
+                     zeros[at + j] = zero[index + j * stride];
+                 }
+             });
 }
 
 }  // namespace

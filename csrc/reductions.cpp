@@ -1,5 +1,4 @@
-#include "calls.hpp"
-
+// The calls that reduce over the elements that share a scale.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -7,6 +6,7 @@
 #include <limits>
 
 #include "call.hpp"
+#include "checks.hpp"
 #include "errors.hpp"
 #include "kernels/order_key.hpp"
 #include "kernels/walk.hpp"
@@ -16,25 +16,16 @@
 namespace halfstep {
 namespace {
 
-// Runs an elementwise kernel; returns whether a thread saw NaN.
-bool run_elementwise(Kernel kernel, Call& call, int threads) {
-    if (call.is_empty()) return false;
-    std::vector<Partial> partials(static_cast<std::size_t>(useful_threads(call.plan().count, threads)));
-    run(kernel, call.job(), partials);
-    bool nan = false;
-    for (const Partial& partial : partials) nan |= partial.nan;
-    return nan;
-}
-
 // Two arrays of accumulators for each thread of a reduction, such as minima and maxima.
 template <class Number>
 class Accumulators {
-   public:
+ public:
     Accumulators(const Call& call, int threads, Number first, Number second) : call_(call) {
         // Each thread pays for clearing and joining its own, so they stay few against the elements.
         const std::int64_t size = call.accumulators(), elements = call.plan().count;
         const std::int64_t worth = elements / (8 * size) + 1;
-        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(useful_threads(elements, threads), worth));
+        const auto count = static_cast<std::size_t>(
+            std::min<std::int64_t>(useful_threads(elements, threads), worth));
         first_.assign(count, std::vector<Number>(static_cast<std::size_t>(size), first));
         second_.assign(count, std::vector<Number>(static_cast<std::size_t>(size), second));
     }
@@ -56,12 +47,14 @@ class Accumulators {
             for (std::int64_t at = 0; at < size; ++at) visit(at, at);
             return;
         }
-        for_runs(call_.plan(), Tile{{}, 0, 0, size}, [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
-            for (std::int64_t j = 0; j < length; ++j) visit(at + j, index + j * stride);
-        });
+        for_runs(
+            call_.plan(), Tile{{}, 0, 0, size},
+            [&](std::int64_t at, std::int64_t length, std::int64_t index, std::int64_t stride) {
+                for (std::int64_t j = 0; j < length; ++j) visit(at + j, index + j * stride);
+            });
     }
 
-   private:
+ private:
     const Call& call_;
     std::vector<std::vector<Number>> first_;
     std::vector<std::vector<Number>> second_;
@@ -81,7 +74,8 @@ void run_min_max(Call& call, int threads, float* lo, float* hi) {
     std::fill(lo, lo + scales, 0.0f);
     std::fill(hi, hi + scales, 0.0f);
     if (call.is_empty()) return;
-    constexpr Key highest = std::numeric_limits<Key>::max(), lowest = std::numeric_limits<Key>::min();
+    constexpr Key highest = std::numeric_limits<Key>::max(),
+                  lowest = std::numeric_limits<Key>::min();
     std::vector<Key> least(scales, highest), most(scales, lowest);
     Accumulators<Key> found(call, threads, highest, lowest);
     std::vector<Partial> partials(found.threads());
@@ -123,78 +117,42 @@ double anchor_for(double terms, double bound) {
 void set_anchors(Call& call, const QParams& qparams, double largest) {
     const auto* scale = reinterpret_cast<const float*>(qparams.scale.data);
     double widest = 0.0;
-    for (std::int64_t k = 0; k < call.plan().scales; ++k) widest = std::fmax(widest, std::fabs(scale[k]));
+    for (std::int64_t k = 0; k < call.plan().scales; ++k)
+        widest = std::fmax(widest, std::fabs(scale[k]));
     const auto terms = static_cast<double>(call.plan().count / call.plan().scales);
     call.job().scale_anchor = anchor_for(terms, largest * (call.job().qmax - call.job().qmin));
     call.job().zero_anchor = anchor_for(terms, largest * widest);
 }
 
-void require_range(const QParams& qparams, DType dtype) {
-    const int bits = 8 * size_of(dtype);
-    const bool is_signed = dtype != DType::u8 && dtype != DType::u16;
-    const std::int64_t lowest = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0;
-    const std::int64_t highest = lowest + (std::int64_t{1} << bits) - 1;
-    if (qparams.qmin < lowest || qparams.qmax > highest) {
-        throw ArgumentError("[qmin, qmax] = [" + std::to_string(qparams.qmin) + ", " + std::to_string(qparams.qmax) +
-                            "] does not fit a dtype that holds [" + std::to_string(lowest) + ", " +
-                            std::to_string(highest) + "]: choose bounds inside it or a wider dtype");
-    }
-}
-
 }  // namespace
-
-bool quantize(const View& codes, const View& x, const QParams& qparams, int threads) {
-    require_float(x, "x");
-    require_codes(codes, "dtype");
-    require_range(qparams, codes.dtype);
-    Call call({&codes, &x}, qparams.scale.shape, 1);
-    call.set_qparams(qparams, false);
-    return run_elementwise(kernels().quantize, call, threads);
-}
-
-void dequantize(const View& y, const View& codes, const QParams& qparams, int threads) {
-    require_codes(codes, "q");
-    require_float(y, "dtype");
-    Call call({&y, &codes}, qparams.scale.shape, 1);
-    call.set_qparams(qparams, true);
-    run_elementwise(kernels().dequantize, call, threads);
-}
-
-void fake_quantize(const View& y, const View* mask, const View& x, const QParams& qparams, int threads) {
-    require_float(x, "x");
-    if (!mask) {
-        Call call({&y, &x}, qparams.scale.shape, 1);
-        call.set_qparams(qparams, false);
-        run_elementwise(kernels().fake_quantize, call, threads);
-        return;
-    }
-    Call call({&y, mask, &x}, qparams.scale.shape, 2);
-    call.set_qparams(qparams, false);
-    run_elementwise(kernels().fake_quantize, call, threads);
-}
-
-void mask_gradient(const View& out, const View& gradient, const View& mask, int threads) {
-    require_float(gradient, "grad");
-    if (mask.dtype != DType::boolean) throw ArgumentTypeError("mask must be bool: convert it with mask.bool()");
-    Shape one = out.shape;
-    std::fill(one.size, one.size + one.ndim, 1);
-    Call call({&out, &gradient, &mask}, one, 1);
-    run_elementwise(kernels().mask_gradient, call, threads);
-}
 
 void min_max(const View& lo, const View& hi, const View& x, int threads) {
     require_float(x, "x");
+    for (const View* out : {&lo, &hi}) {
+        if (out->dtype != DType::f32) throw ArgumentTypeError("minima and maxima are float32");
+        require_same_shape(*out, lo.shape, "hi");
+        require_contiguous(*out, "minima and maxima");
+    }
     Call call({&x}, lo.shape, 0);
-    run_min_max(call, threads, reinterpret_cast<float*>(lo.data), reinterpret_cast<float*>(hi.data));
+    run_min_max(call, threads, reinterpret_cast<float*>(lo.data),
+                reinterpret_cast<float*>(hi.data));
 }
 
-void learnable_backward(const View& out, const View& scale_gradient, const View& zero_gradient, const View& gradient,
-                        const View& x, const QParams& qparams, float factor, int threads) {
+void learnable_backward(const View& out, const View& scale_gradient, const View& zero_gradient,
+                        const View& gradient, const View& x, const QParams& qparams, float factor,
+                        int threads) {
     require_float(x, "x");
     require_float(gradient, "grad");
+    for (const View* sum : {&scale_gradient, &zero_gradient}) {
+        if (sum->dtype != DType::f32)
+            throw ArgumentTypeError("gradients of scale and zero_point are float32");
+        require_same_shape(*sum, qparams.scale.shape, "the gradient of scale or zero_point");
+        require_contiguous(*sum, "the gradient of scale or zero_point");
+    }
     Call call({&out, &x, &gradient}, qparams.scale.shape, 1);
     call.set_qparams(qparams, false);
-    std::vector<double> scale_sums(static_cast<std::size_t>(call.plan().scales)), zero_sums(scale_sums);
+    std::vector<double> scale_sums(static_cast<std::size_t>(call.plan().scales)),
+        zero_sums(scale_sums);
     if (!call.is_empty()) {
         set_anchors(call, qparams, largest_magnitude(gradient, threads));
         Accumulators<double> sums(call, threads, 0.0, 0.0);
@@ -210,38 +168,10 @@ void learnable_backward(const View& out, const View& scale_gradient, const View&
         });
     }
     for (std::size_t k = 0; k < scale_sums.size(); ++k) {
-        reinterpret_cast<float*>(scale_gradient.data)[k] = static_cast<float>(scale_sums[k]) * factor;
+        reinterpret_cast<float*>(scale_gradient.data)[k] =
+            static_cast<float>(scale_sums[k]) * factor;
         reinterpret_cast<float*>(zero_gradient.data)[k] = static_cast<float>(zero_sums[k]) * factor;
     }
-}
-
-namespace {
-
-// Checks a pair of packed bytes and codes; returns the number of codes.
-std::int64_t count_codes(const View& codes, const View& bytes, int bits) {
-    if (bits != 2 && bits != 4) throw ArgumentError("bits=" + std::to_string(bits) + " is not packed: use 2 or 4");
-    if (size_of(codes.dtype) != 1 || is_float(codes.dtype)) {
-        throw ArgumentTypeError("codes to pack must be int8 or uint8: convert them");
-    }
-    const std::int64_t count = codes.shape.count(), needed = (count * bits + 7) / 8;
-    if (bytes.dtype != DType::u8 || bytes.shape.count() != needed) {
-        throw ArgumentError(std::to_string(count) + " codes of " + std::to_string(bits) + " bits are " +
-                            std::to_string(needed) + " bytes of uint8, not " + std::to_string(bytes.shape.count()) +
-                            ": give the shape that was packed");
-    }
-    return count;
-}
-
-}  // namespace
-
-void pack(const View& bytes, const View& codes, int bits) {
-    const std::int64_t count = count_codes(codes, bytes, bits);
-    kernels().pack(reinterpret_cast<const std::uint8_t*>(codes.data), count, bits, reinterpret_cast<std::uint8_t*>(bytes.data));
-}
-
-void unpack(const View& codes, const View& bytes, int bits, bool is_signed) {
-    const std::int64_t count = count_codes(codes, bytes, bits);
-    kernels().unpack(reinterpret_cast<const std::uint8_t*>(bytes.data), count, bits, is_signed, reinterpret_cast<std::uint8_t*>(codes.data));
 }
 
 }  // namespace halfstep
