@@ -1,8 +1,10 @@
 """Damaged and hostile checkpoints: an error in words or tensors, never a crash, in bounded time."""
 
+import contextlib
 import io
 import os
 import pickle
+import re
 import resource
 import subprocess
 import sys
@@ -33,10 +35,11 @@ def read_all(path: Path) -> None:
 
 def assert_refused_or_read(path: Path) -> None:
     """Raises unless reading ends in tensors or in a FileFormatError that names the file."""
-    try:
+    with contextlib.suppress(FileFormatError):
         read_all(path)
-    except FileFormatError as error:
-        assert str(path) in str(error)
+        return
+    with pytest.raises(FileFormatError, match=re.escape(str(path))):
+        read_all(path)
 
 
 @pytest.mark.filterwarnings("ignore::halfstep.errors.HalfstepWarning")
@@ -223,7 +226,7 @@ BOMBS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("pickled", BOMBS.values(), ids=BOMBS.keys())
 def test_bombs_stay_in_bounds(tmp_path: Path, pickled: bytes) -> None:
-    """Each in a process of its own with 3 GiB more than torch takes: it ends, by itself, in time."""
+    """Each in a process of its own that may take 3 GiB: it ends by itself and in time."""
     path = checkpoint(tmp_path / "bomb.pt", pickled)
     code = f"""
 from halfstep.errors import FileFormatError

@@ -1,6 +1,7 @@
 """The pickle machine: plain values come out as Python's unpickler gives them, and nothing runs."""
 
 import collections
+import contextlib
 import pickle
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,8 @@ def test_plain_values_come_out_as_they_went_in(value: Any, protocol: int) -> Non
 @QUICK
 def test_random_bytes_are_an_error_or_a_value(data: bytes) -> None:
     """No bytes raise anything but FileFormatError."""
-    try:
+    with contextlib.suppress(FileFormatError):
         read(data)
-    except FileFormatError as error:
-        assert str(error)
 
 
 def test_classes_and_calls_are_only_named() -> None:
@@ -104,7 +103,7 @@ def test_a_pickle_that_runs_a_command_does_not(tmp_path: Path) -> None:
         assert isinstance(records, list)
         assert all(isinstance(record, Call) for record in records)
     assert not canary.exists()
-    pickle.loads(pickle.dumps(hostile[0]))  # noqa: S301  # the same bytes, read by Python
+    pickle.loads(pickle.dumps(hostile[0]))  # the same bytes, read by Python
     assert canary.exists(), "the canary would not have seen anything"
 
 

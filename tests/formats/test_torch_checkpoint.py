@@ -1,4 +1,4 @@
-"""Checkpoints of torch.save: the golden files, the naming, and a torch without quantized tensors."""
+"""Checkpoints of torch.save: golden files, names, and a torch without quantized tensors."""
 
 import importlib.util
 import json

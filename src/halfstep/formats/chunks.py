@@ -1,5 +1,6 @@
 """The stored elements of a tensor in flat pieces, so that a mapped file is never all in memory."""
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,7 +13,7 @@ CHUNK: Final = 1 << 20  # elements
 def chunks(tensor: Tensor) -> Iterator[Tensor]:
     """The stored elements, flat, in pieces of at most ``CHUNK``; the order is the memory's.
 
-    A dimension that only repeats its elements (stride 0) is passed over once.
+    A dimension that only repeats its elements (stride 0) is passed over once: see ``repeats``.
     """
     if tensor.numel() == 0:
         return
@@ -22,6 +23,15 @@ def chunks(tensor: Tensor) -> Iterator[Tensor]:
     strides = tensor.stride()
     order = sorted(range(tensor.ndim), key=lambda dim: -strides[dim])
     yield from _pieces(tensor.permute(order))
+
+
+def repeats(tensor: Tensor) -> int:
+    """How often the tensor shows each element that ``chunks`` gives.
+
+    >>> repeats(torch.ones(1, 2).expand(3, 2))
+    3
+    """
+    return math.prod(n for n, step in zip(tensor.shape, tensor.stride(), strict=True) if step == 0)
 
 
 def _pieces(tensor: Tensor) -> Iterator[Tensor]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from halfstep.formats.chunks import chunks, comparable
+from halfstep.formats.chunks import chunks, comparable, repeats
 from halfstep.formats.summary import PlainSummary, QuantizedSummary
 
 
@@ -31,7 +31,7 @@ def histogram(tensor: Tensor, summary: PlainSummary | QuantizedSummary, bins: in
     [2, 2]
     """
     if isinstance(summary, QuantizedSummary):
-        return _code_bins(tensor, summary, bins)
+        return _code_bins(summary, bins)
     if summary.low is None or summary.high is None:
         return []
     low, high = float(summary.low), float(summary.high)
@@ -41,10 +41,10 @@ def histogram(tensor: Tensor, summary: PlainSummary | QuantizedSummary, bins: in
     for chunk in chunks(tensor):
         counts += torch.histc(comparable(chunk).double(), bins, low, high)
     edges = torch.linspace(low, high, bins + 1, dtype=torch.float64).tolist()
-    return _bins(edges[:-1], edges[1:], counts)
+    return _bins(edges[:-1], edges[1:], counts * repeats(tensor))
 
 
-def _code_bins(tensor: Tensor, summary: QuantizedSummary, bins: int) -> list[Bin]:
+def _code_bins(summary: QuantizedSummary, bins: int) -> list[Bin]:
     if summary.counts is None or summary.code_range is None:
         return []
     low, high = summary.code_range

@@ -44,6 +44,10 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) ->
     >>> sorted(loaded), torch.equal(loaded["w"].int_repr(), q.int_repr())
     (['bias', 'w'], True)
     """
+    if not isinstance(tensors, Mapping):
+        raise ArgumentTypeError(
+            f"tensors is a {type(tensors).__name__}: give a dict of names and tensors"
+        )
     entries: dict[str, Tensor] = {}
     described: dict[str, Any] = {}
     for name, tensor in tensors.items():

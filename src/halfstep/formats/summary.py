@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import torch
 from torch import Tensor
 
-from halfstep.formats.chunks import chunks, comparable
+from halfstep.formats.chunks import chunks, comparable, repeats
 from halfstep.tensor import QTensor
 
 COUNTED_BITS: Final = 16  # formats of up to so many bits are counted code by code
@@ -59,43 +59,61 @@ def summarize(
 
 def _summarize_values(tensor: Tensor, progress: Progress) -> PlainSummary:
     low, high, nan, infinite = math.inf, -math.inf, 0, 0
-    if not tensor.is_complex():
-        for chunk in chunks(tensor):
-            values = comparable(chunk)
-            finite = values[torch.isfinite(values)] if values.is_floating_point() else values
-            if finite.numel() < values.numel():
-                nan += int(values.isnan().sum())
-                infinite += int(values.isinf().sum())
-            if finite.numel():
-                low, high = min(low, finite.min().item()), max(high, finite.max().item())
-            progress(chunk.numel() * chunk.element_size())
-    is_empty = low > high
-    return PlainSummary(None if is_empty else low, None if is_empty else high, nan, infinite)
+    for chunk in chunks(tensor) if not tensor.is_complex() else ():
+        values = comparable(chunk)
+        least, greatest = (bound.item() for bound in torch.aminmax(values))
+        if not (math.isfinite(least) and math.isfinite(greatest)):
+            nan += int(values.isnan().sum())
+            infinite += int(values.isinf().sum())
+            finite = values[values.isfinite()]
+            has_some = finite.numel() > 0
+            least = finite.min().item() if has_some else math.inf
+            greatest = finite.max().item() if has_some else -math.inf
+        low, high = min(low, least), max(high, greatest)
+        progress(chunk.numel() * chunk.element_size())
+    times = repeats(tensor)
+    ends = (None, None) if low > high else (low, high)
+    return PlainSummary(*ends, nan * times, infinite * times)
 
 
 def _summarize_codes(q: QTensor, progress: Progress) -> QuantizedSummary:
-    qmin, qmax = q.spec.qmin, q.spec.qmax
     is_counted = q.spec.dtype.bits <= COUNTED_BITS
-    counts = torch.zeros(qmax - qmin + 1, dtype=torch.int64) if is_counted else None
-    low, high, saturated = qmax, qmin, 0
-    for chunk in chunks(q.ints):
-        codes = chunk.to(torch.int32)
-        if counts is not None:
-            counts += torch.bincount(codes - qmin, minlength=counts.numel())
-        low, high = min(low, int(codes.min())), max(high, int(codes.max()))
-        saturated += int(((codes == qmin) | (codes == qmax)).sum())
-        progress(chunk.numel() * chunk.element_size())
-    numel = q.numel()
-    used = None if counts is None or not numel else int((counts > 0).sum()) / counts.numel()
+    counts = _count_codes(q, progress) if is_counted else None
+    if counts is None:
+        code_range, on_edge = _wide_codes(q, progress)
+    else:
+        used = counts.nonzero() + q.spec.qmin
+        code_range = (int(used[0]), int(used[-1])) if q.numel() else None
+        on_edge = int(counts[0] + counts[-1])
     return QuantizedSummary(
-        qmin,
-        value_range(q.scale),
-        value_range(q.zero_point),
-        (low, high) if numel else None,
-        used,
-        saturated / numel if numel else 0.0,
-        counts,
+        qmin=q.spec.qmin,
+        scale=value_range(q.scale),
+        zero_point=value_range(q.zero_point),
+        code_range=code_range,
+        codes_used=len(used) / counts.numel() if counts is not None and q.numel() else None,
+        saturated=on_edge / q.numel() if q.numel() else 0.0,
+        counts=counts,
     )
+
+
+def _count_codes(q: QTensor, progress: Progress) -> Tensor:
+    """How often each code from qmin to qmax occurs."""
+    ints, levels = q.ints, q.spec.qmax - q.spec.qmin + 1
+    counts = torch.zeros(levels, dtype=torch.int64)
+    for chunk in chunks(ints):
+        counts += torch.bincount(chunk.to(torch.int32) - q.spec.qmin, minlength=levels)
+        progress(chunk.numel() * chunk.element_size())
+    return counts * repeats(ints)
+
+
+def _wide_codes(q: QTensor, progress: Progress) -> tuple[tuple[int, int] | None, int]:
+    """The least and the greatest code, and how many elements sit on qmin or qmax."""
+    ints, low, high, on_edge = q.ints, q.spec.qmax, q.spec.qmin, 0
+    for chunk in chunks(ints):
+        low, high = min(low, int(chunk.min())), max(high, int(chunk.max()))
+        on_edge += int(((chunk == q.spec.qmin) | (chunk == q.spec.qmax)).sum())
+        progress(chunk.numel() * chunk.element_size())
+    return (low, high) if ints.numel() else None, on_edge * repeats(ints)
 
 
 def value_range(tensor: Tensor) -> tuple[float, float] | None:
