@@ -124,5 +124,7 @@ def test_every_room_repeats_the_common_bans() -> None:
     common = re.findall(r'^"[\w.]+"\.msg = .*$', settings, flags=re.MULTILINE)
     assert common
     for room in ROOMS:
-        own = (PACKAGE / room / "ruff.toml").read_text(encoding="utf-8").splitlines()
+        settings_of_room = PACKAGE / room / "ruff.toml"
+        assert settings_of_room.exists(), f"{room} has no ruff.toml that says what it may not touch"
+        own = settings_of_room.read_text(encoding="utf-8").splitlines()
         assert set(common) <= set(own), f"{room}/ruff.toml lacks a common entry"
