@@ -14,7 +14,7 @@ namespace {
 
 // Names and dtypes of torch, looked up once and kept for the life of the process.
 struct Torch {
-    nb::object data_ptr, dtype, shape, stride, dtypes[10];
+    nb::object data_ptr, dtype, is_cpu, shape, stride, dtypes[10];
 
     Torch() {
         const nb::module_ torch = nb::module_::import_("torch");
@@ -23,6 +23,7 @@ struct Torch {
         for (int k = 0; k < 10; ++k) dtypes[k] = torch.attr(names[k]);
         data_ptr = nb::str("data_ptr");
         dtype = nb::str("dtype");
+        is_cpu = nb::str("is_cpu");
         shape = nb::str("shape");
         stride = nb::str("stride");
     }
@@ -53,6 +54,9 @@ int read_numbers(const nb::object& numbers, std::int64_t* out) {
 
 View view_of(nb::handle tensor) {
     const Torch& torch = torch_names();
+    if (!nb::cast<bool>(tensor.attr(torch.is_cpu))) {
+        throw ArgumentError("a tensor outside the CPU's memory: call cpu() on it");
+    }
     View view;
     view.data = reinterpret_cast<char*>(nb::cast<std::uintptr_t>(tensor.attr(torch.data_ptr)()));
     view.dtype = dtype_of(tensor);
@@ -104,6 +108,14 @@ void bind_min_max(nb::handle lo, nb::handle hi, nb::handle x, int threads) {
     const View lo_view = view_of(lo), hi_view = view_of(hi), x_view = view_of(x);
     const nb::gil_scoped_release release;
     min_max(lo_view, hi_view, x_view, threads);
+}
+
+// torch's int64 tensors are no operands of the kernels, so counts come as an address.
+void bind_histogram(std::uintptr_t counts, std::int64_t bins, nb::handle x, nb::handle base,
+                    int shift, int threads) {
+    const View x_view = view_of(x), base_view = view_of(base);
+    const nb::gil_scoped_release release;
+    histogram(reinterpret_cast<std::int64_t*>(counts), bins, x_view, base_view, shift, threads);
 }
 
 void bind_learnable_backward(nb::handle out, nb::handle scale_gradient, nb::handle zero_gradient,
@@ -169,6 +181,7 @@ NB_MODULE(_native, module) {
                nb::arg("qmax"), nb::arg("threads"));
     module.def("mask_gradient", bind_mask_gradient);
     module.def("min_max", bind_min_max);
+    module.def("histogram", bind_histogram);
     module.def("learnable_backward", bind_learnable_backward);
     module.def("pack", bind_pack);
     module.def("unpack", bind_unpack);

@@ -24,6 +24,9 @@ void fake_quantize(const View& y, const View* mask, const View& x, const QParams
                    int threads);
 void mask_gradient(const View& out, const View& gradient, const View& mask, int threads);
 void min_max(const View& lo, const View& hi, const View& x, int threads);
+// Adds to `counts`, `bins` of them for each scale; `base` has the shape of scale.
+void histogram(std::int64_t* counts, std::int64_t bins, const View& x, const View& base, int shift,
+               int threads);
 void learnable_backward(const View& out, const View& scale_gradient, const View& zero_gradient,
                         const View& gradient, const View& x, const QParams& qparams, float factor,
                         int threads);

@@ -16,6 +16,13 @@ enum class Formula : std::uint8_t {
 // A zero point as 4 bytes: a float, or an int32 under Formula::wide.
 using Cell = std::uint32_t;
 
+// The windows of a histogram; see histogram.py.
+struct Grid {
+    const std::int32_t* base;  // one for each scale: the leading bits below its lowest bin
+    std::int64_t half;         // bins on each side of the one for zero
+    int shift;                 // of a float's bits, to leave the leading ones
+};
+
 struct Job {
     const Plan* plan;
     char* data[kMaxOperands];
@@ -32,6 +39,7 @@ struct Job {
     double
         scale_anchor;  // learnable: adding and subtracting it rounds a term to the summation grid
     double zero_anchor;
+    const Grid* grid;  // histogram
 };
 
 // What one thread found. The arrays have one entry for each scale, or, under Pattern::table, one
@@ -42,6 +50,7 @@ struct alignas(64) Partial {
     std::int32_t* hi = nullptr;
     double* scale_sum = nullptr;
     double* zero_sum = nullptr;
+    std::int64_t* counts = nullptr;  // for each scale all of its bins
 };
 
 // A kernel works on the tiles [first, last) of the plan.
@@ -56,6 +65,7 @@ struct Kernels {
     Kernel mask_gradient;  // 0: gradient out, 1: gradient, 2: mask
     Kernel min_max;        // 0: x
     Kernel learnable;      // 0: gradient of x out, 1: x, 2: gradient
+    Kernel histogram;      // 0: x
     void (*pack)(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes);
     void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed,
                    std::uint8_t* codes);

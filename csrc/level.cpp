@@ -3,6 +3,7 @@
 // compiled here for AVX-512 could otherwise be the copy that the linker keeps for everybody.
 #include "kernels/dequantize.hpp"
 #include "kernels/fake_quantize.hpp"
+#include "kernels/histogram.hpp"
 #include "kernels/learnable.hpp"
 #include "kernels/min_max.hpp"
 #include "kernels/packing.hpp"
@@ -13,7 +14,7 @@ namespace halfstep {
 extern const Kernels HALFSTEP_KERNELS;
 const Kernels HALFSTEP_KERNELS = {
     HALFSTEP_LEVEL, quantize,  dequantize, fake_quantize, mask_gradient,
-    min_max,        learnable, pack,       unpack,
+    min_max,        learnable, histogram,  pack,          unpack,
 };
 
 }  // namespace halfstep

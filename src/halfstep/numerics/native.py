@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from halfstep.errors import ArgumentError
-from halfstep.numerics import affine, learnable
+from halfstep.numerics import affine, histogram, learnable
 
 
 def _load() -> tuple[Any, str | None]:
@@ -48,12 +48,12 @@ def why_not() -> str | None:
 
 
 def level() -> str | None:
-    """The instruction level in use: "x86-64-v4", "x86-64-v3" or "baseline"; None without kernels."""
+    """The instruction level in use, one of ``levels()``; None without kernels."""
     return _kernels.level() if is_loaded() else None
 
 
 def levels() -> tuple[str, ...]:
-    """The instruction levels that this processor runs, best first; empty without kernels."""
+    """Those of x86-64-v4, x86-64-v3, baseline that this processor runs; () without kernels."""
     return _kernels.levels() if is_loaded() else ()
 
 
@@ -99,9 +99,7 @@ def quantize(
 def dequantize(q: Tensor, scale: Tensor, zero_point: Tensor, dtype: torch.dtype) -> Tensor:
     """x' = (q - zero_point) * scale; see ``affine.dequantize``."""
     y = torch.empty_like(q, dtype=dtype)
-    _kernels.dequantize(
-        y, q, scale.contiguous(), zero_point.contiguous(), torch.get_num_threads()
-    )
+    _kernels.dequantize(y, q, scale.contiguous(), zero_point.contiguous(), torch.get_num_threads())
     return y
 
 
@@ -200,6 +198,18 @@ def min_max(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     hi = torch.empty_like(lo)
     _kernels.min_max(lo, hi, x, torch.get_num_threads())
     return lo, hi
+
+
+def histogram_(counts: Tensor, x: Tensor, top: Tensor) -> None:
+    """Add x to the counts of its bins; see ``histogram.histogram_``."""
+    if counts.dtype != torch.int64 or not counts.is_contiguous():
+        raise ArgumentError(
+            f"counts is {counts.dtype} with strides {counts.stride()}: give contiguous int64"
+        )
+    bins = counts.shape[-1]
+    shift = histogram.MANTISSA_BITS - histogram.mantissa_bits_of(bins)
+    base = histogram.window_base(top, bins).contiguous()
+    _kernels.histogram(counts.data_ptr(), bins, x, base, shift, torch.get_num_threads())
 
 
 def pack(ints: Tensor, bits: int) -> Tensor:
