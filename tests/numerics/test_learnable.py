@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Iterator
 
 import hypothesis.strategies as st
 import numpy as np
@@ -16,14 +15,6 @@ from tests.assertions import assert_same_bits
 from tests.strategies import MEMORY_FORMATS, QUICK, Case, cases, repeated
 
 Grads = tuple[Tensor, Tensor, Tensor]
-
-
-@pytest.fixture
-def restored_threads() -> Iterator[None]:
-    """Torch's thread count, put back afterwards."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
 
 
 def formula(grad: Tensor, case: Case, factor: float) -> Grads:
@@ -167,7 +158,7 @@ def test_sums_do_not_depend_on_layout(layout: str, shape: tuple[int, ...]) -> No
     assert_same_bits(sums(x, MEMORY_FORMATS[layout](grad), shape), expected)
 
 
-def test_sums_do_not_depend_on_threads_or_splits(restored_threads: None) -> None:
+def test_sums_do_not_depend_on_threads_or_splits() -> None:
     """Neither the number of threads nor how the elements are cut into dimensions matters."""
     x, grad = hard_case()
     expected = sums(x, grad, (1, 6, 1, 1))
