@@ -86,7 +86,9 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
     if is_safe_file(head, size):
         return open_safe_file
     if head[_TAR_MAGIC] == b"ustar":
-        raise FileFormatError("it is a tar archive, which torch wrote before 0.2: save it again")
+        raise FileFormatError(
+            "it is a tar archive, as the first versions of torch wrote: save it again"
+        )
     raise FileFormatError(f"it is no file of tensors: give {ALLOWED}")
 
 

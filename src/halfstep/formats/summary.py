@@ -72,8 +72,9 @@ def _summarize_values(tensor: Tensor, progress: Progress) -> PlainSummary:
         low, high = min(low, least), max(high, greatest)
         progress(chunk.numel() * chunk.element_size())
     times = repeats(tensor)
-    ends = (None, None) if low > high else (low, high)
-    return PlainSummary(*ends, nan * times, infinite * times)
+    if low > high:
+        return PlainSummary(None, None, nan * times, infinite * times)
+    return PlainSummary(low, high, nan * times, infinite * times)
 
 
 def _summarize_codes(q: QTensor, progress: Progress) -> QuantizedSummary:

@@ -74,7 +74,7 @@ class StorageReference:
                 int(),
                 (str(), int(offset), int(numel)),
             ):
-                pass  # before torch 0.4 a storage could be a part of another
+                pass  # in old files a storage could be a part of another
             case _:
                 raise FileFormatError("corrupt: a tensor refers to its storage in an unknown way")
         if numel < 0 or offset < 0:
