@@ -1,10 +1,13 @@
 """The one quantized tensor."""
 
-from halfstep.tensor import arithmetic as arithmetic  # these five fill the dispatch tables
+from halfstep.tensor import arithmetic as arithmetic  # these fill the dispatch tables
 from halfstep.tensor import contraction as contraction
+from halfstep.tensor import copies as copies
 from halfstep.tensor import functional as functional
 from halfstep.tensor import order as order
 from halfstep.tensor import padding as padding
+from halfstep.tensor import selections as selections
+from halfstep.tensor import views as views
 from halfstep.tensor.accuracy import QuantizationError as QuantizationError
 from halfstep.tensor.arithmetic import add as add
 from halfstep.tensor.arithmetic import mul as mul

@@ -1,10 +1,9 @@
-"""add, sub, mul, cat and scaling: the result stays quantized, within half a step of the exact value.
+"""add, sub, mul, cat and scaling: results stay quantized, within half a step of the exact value.
 
-Where both operands share scale and zero point and the exact result has codes inside the format,
-the result keeps them, and its integers are exact. Else the result's range gives new ones.
+``fitting`` chooses their scale and zero point.
 """
 
-import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,124 +12,102 @@ from torch import Tensor
 
 from halfstep.errors import ArgumentTypeError
 from halfstep.numerics import ops
-from halfstep.numerics.affine import unclamped_codes
+from halfstep.numerics.affine import spread
 from halfstep.numerics.checks import Qparam, resolve_qparams
-from halfstep.numerics.ranges import qparams_for_values
-from halfstep.spec import PerTensor, QSpec
+from halfstep.spec import PerToken
 from halfstep.tensor.axes import Kind
-from halfstep.tensor.dispatch import operator, to_float
+from halfstep.tensor.dispatch import operator
+from halfstep.tensor.fitting import fitted, is_known, result_dtype, result_spec
+from halfstep.tensor.moves import axis_of, kind_of, place, rebuilt, steps_of, wide
 from halfstep.tensor.qtensor import QTensor
-from halfstep.tensor.views import axis_of, kind_of, rebuilt
 
 aten = torch.ops.aten
-
-
-def quantized_like(value: Tensor, operands: Sequence[QTensor]) -> QTensor:
-    """Quantize a result: with the operands' qparams where all share them and it fits, else anew."""
-    dtype = functools.reduce(torch.promote_types, (q.dtype for q in operands))
-    spec = result_spec(operands, value)
-    shape = spec.granularity.scale_shape(tuple(value.shape))
-    floats = value.float()
-    scale, zero_point = qparams_for_values(floats, spec, nan="ignore")
-    if all(_alike(spec, shape, q) for q in operands):
-        scale, zero_point = _kept_where_it_fits(floats, spec, operands, (scale, zero_point))
-    ints = ops.quantize(floats, scale, zero_point, spec.qmin, spec.qmax, spec.dtype.storage)
-    return QTensor.from_parts(ints, scale, zero_point, spec, dtype)
-
-
-def _kept_where_it_fits(
-    floats: Tensor, spec: QSpec, operands: Sequence[QTensor], fitted: tuple[Tensor, Tensor]
-) -> tuple[Tensor, Tensor]:
-    """The first operand's qparams if all have them and no code is clamped, else the fitted ones.
-
-    A choice by ``where``, not by ``if``: the same under ``torch.compile``, which sees no values.
-    """
-    scale, zero_point = operands[0].qparams()
-    shared = torch.ones((), dtype=torch.bool, device=floats.device)
-    for q in operands[1:]:
-        shared = shared & (q.scale == scale).all() & (q.zero_point == zero_point).all()
-    lo, hi = ops.min_max(floats, scale.shape)
-    low = unclamped_codes(lo, scale, zero_point, exact=True)
-    high = unclamped_codes(hi, scale, zero_point, exact=True)
-    keep = shared & (low >= spec.qmin).all() & (high <= spec.qmax).all()
-    return torch.where(keep, scale, fitted[0]), torch.where(keep, zero_point, fitted[1])
-
-
-def _alike(spec: QSpec, shape: tuple[int, ...], q: QTensor) -> bool:
-    return q.spec == spec and tuple(q.scale.shape) == shape
-
-
-def result_spec(operands: Sequence[QTensor], value: Tensor) -> QSpec:
-    """The widest operand's format, on an axis that the result still has."""
-    widest = max(operands, key=lambda q: q.spec.dtype.bits).spec
-    for q in operands:
-        fits = q.ndim == value.ndim and _has_axis(q, value)
-        if fits and not isinstance(q.spec.granularity, PerTensor):
-            return widest.with_granularity(q.spec.granularity)
-    return widest.with_granularity(PerTensor())
-
-
-def _has_axis(q: QTensor, value: Tensor) -> bool:
-    axis = axis_of(q)
-    return axis is None or q.shape[axis] == value.shape[axis]
+_GREATEST = torch.finfo(torch.float32).max
 
 
 def _quantized(args: Sequence[Any]) -> list[QTensor]:
     return [arg for arg in args if isinstance(arg, QTensor)]
 
 
-def _exact(q: Any) -> Any:
+def _exact(operand: Any) -> Any:
     """The float32 values, so that a result is rounded to a step once, not first to float16."""
-    return q.exact_values() if isinstance(q, QTensor) else q
+    return operand.floats(torch.float32) if isinstance(operand, QTensor) else operand
 
 
-@operator(aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor)
-def elementwise(func: Any, first: Any, second: Any, **kwargs: Any) -> Any:
-    """Sum, difference or product of two quantized tensors, or of one and a number."""
-    if any(
-        isinstance(arg, Tensor) and not isinstance(arg, QTensor) and arg.ndim
-        for arg in (first, second)
-    ):
+def _is_number(operand: Any) -> bool:
+    """Whether an operand is one finite real number; what is not leaves the integers."""
+    if not isinstance(operand, Tensor):
+        return isinstance(operand, int | float) and math.isfinite(operand)
+    if operand.ndim or operand.is_complex():
+        return False
+    return not is_known(operand) or bool(operand.isfinite())
+
+
+def _stays_quantized(*operands: Any) -> bool:
+    return all(isinstance(operand, QTensor) or _is_number(operand) for operand in operands)
+
+
+@operator(aten.add.Tensor, aten.sub.Tensor)
+def add_or_sub(func: Any, first: Any, second: Any, *, alpha: Any = 1) -> Any:
+    """first ± alpha * second, of two quantized tensors, or of one and a number."""
+    if not (_stays_quantized(first, second) and _is_number(alpha)):
         return NotImplemented
     operands = _quantized((first, second))
-    if len(operands) == 1 and func is aten.mul.Tensor and not isinstance(second, Tensor):
-        return scaled(operands[0], second)
-    return quantized_like(func(_exact(first), _exact(second), **kwargs), operands)
+    value = func(_exact(first), _exact(second), alpha=alpha)
+    codes = None
+    if len(operands) == 2 and isinstance(alpha, int) and not first.spec.float_zero_point:
+        codes = func(steps_of(first), steps_of(second), alpha=alpha)
+        codes = codes + spread(first.zero_point, first.shape)
+    return fitted(value, operands, codes)
 
 
 @operator(aten.rsub.Tensor, aten.rsub.Scalar)
-def reversed_sub(func: Any, first: Any, second: Any, alpha: float = 1) -> Any:
+def reversed_sub(func: Any, first: Any, second: Any, alpha: Any = 1) -> Any:
     """second - alpha * first."""
-    if isinstance(second, Tensor) and not isinstance(second, QTensor) and second.ndim:
+    first, second = (
+        value if isinstance(value, Tensor) else torch.tensor(value) for value in (first, second)
+    )
+    return add_or_sub(aten.sub.Tensor, second, first, alpha=alpha)
+
+
+@operator(aten.mul.Tensor)
+def multiply(func: Any, first: Any, second: Any) -> Any:
+    """The product of two quantized tensors, or of one and a number."""
+    if not _stays_quantized(first, second):
         return NotImplemented
-    value = func(_exact(first), _exact(second), alpha=alpha)
-    return quantized_like(value, _quantized((first, second)))
+    operands = _quantized((first, second))
+    if len(operands) == 1:
+        factor = second if isinstance(first, QTensor) else first
+        if not isinstance(factor, Tensor) and factor > 0:
+            return _rescaled(operands[0], operands[0].scale * factor, factor)
+    return fitted(func(_exact(first), _exact(second)), operands)
 
 
 @operator(aten.div.Tensor)
 def divide(func: Any, q: Any, divisor: Any) -> Any:
-    """By a number: the integers stay, the scale is divided. Anything else runs on floats."""
-    if isinstance(divisor, Tensor) or not isinstance(q, QTensor):
+    """By a positive number: the integers stay, the scale is divided. Else it runs on floats."""
+    if isinstance(divisor, Tensor) or not _is_number(divisor) or divisor <= 0:
         return NotImplemented
-    return _rescaled(q, q.scale / divisor) if divisor > 0 else NotImplemented
+    return _rescaled(q, q.scale / divisor, 1 / divisor)
+
+
+def _rescaled(q: QTensor, scale: Tensor, factor: float) -> QTensor:
+    """The same integers under another scale, but where that is too small or too great for one."""
+    within = scale.clamp(torch.finfo(torch.float32).tiny, _GREATEST)
+    same, ints, zero_point = scale == within, q.ints.clone(), q.zero_point.clone()
+    if not (is_known(same) and same.all()):
+        value = _exact(q) * factor
+        new = ops.quantize(value, within, zero_point, q.spec.qmin, q.spec.qmax, ints.dtype)
+        ints = torch.where(spread(same, q.shape), wide(ints), wide(new)).to(ints.dtype)
+    return QTensor.from_parts(ints, within, zero_point, q.spec, q.dtype)
 
 
 @operator(aten.neg.default)
 def negate(func: Any, q: QTensor) -> QTensor:
-    """-x, refitted: the codes of an asymmetric format are not symmetric about zero."""
-    return quantized_like(-_exact(q), [q])
-
-
-def scaled(q: QTensor, factor: float) -> QTensor:
-    """Times a number: the integers stay, the scale is multiplied; refitted for a factor <= 0."""
-    kept = _rescaled(q, q.scale * factor) if factor > 0 else NotImplemented
-    return quantized_like(_exact(q) * factor, [q]) if kept is NotImplemented else kept
-
-
-def _rescaled(q: QTensor, scale: Tensor) -> Any:
-    """The same integers under another scale, unless it leaves the range of allowed scales."""
-    clamped = scale.clamp(2.0**-126, torch.finfo(torch.float32).max)
-    return QTensor.from_parts(q.ints, clamped, q.zero_point, q.spec, q.dtype)
+    """-x, refitted where the format is not symmetric about its zero point."""
+    if q.spec.float_zero_point:
+        return fitted(-_exact(q), [q])
+    return fitted(-_exact(q), [q], spread(q.zero_point, q.shape) - steps_of(q))
 
 
 @operator(aten.cat.default)
@@ -139,16 +116,21 @@ def cat(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     operands = _quantized(tensors)
     if len(operands) != len(tensors):
         return NotImplemented
-    at, first = dim % max(operands[0].ndim, 1), operands[0]
-    kept = axis_of(first) is not None and kind_of(first, at) is not Kind.SHARED
-    if kept and all(q.spec == first.spec and q.dtype == first.dtype for q in operands):
-        parts = (
-            func([part(q) for q in operands], at)
-            for part in (lambda q: q.ints, lambda q: q.scale, lambda q: q.zero_point)
-        )
-        ints, scale, zero_point = parts
+    first, at = operands[0], place(dim, operands[0].ndim)
+    if first.ndim and kind_of(first, at) is not Kind.SHARED and _joinable(operands, at):
+        ints = func([wide(q.ints) for q in operands], at).to(first.ints.dtype)
+        scale = func([q.scale for q in operands], at)
+        zero_point = func([q.zero_point for q in operands], at)
         return rebuilt(first, ints, scale, zero_point, first.spec.granularity)
-    return quantized_like(func([_exact(q) for q in operands], dim), operands)
+    codes = func([q.ints.to(torch.int64) for q in operands], at)
+    return fitted(func([_exact(q) for q in operands], at), operands, codes)
+
+
+def _joinable(operands: Sequence[QTensor], at: int) -> bool:
+    """Whether the scales of the parts can stand side by side; rows are one run each and cannot."""
+    first = operands[0]
+    is_row = isinstance(first.spec.granularity, PerToken) and at == axis_of(first)
+    return not is_row and all(q.spec == first.spec and q.dtype == first.dtype for q in operands)
 
 
 @operator(aten.stack.default)
@@ -156,7 +138,8 @@ def stack(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     """Tensors side by side along a new dimension."""
     if len(_quantized(tensors)) != len(tensors):
         return NotImplemented
-    return aten.cat.default([aten.unsqueeze.default(q, dim) for q in tensors], dim)
+    at = place(dim, tensors[0].ndim + 1)
+    return aten.cat.default([aten.unsqueeze.default(q, at) for q in tensors], at)
 
 
 # The verbs that take the result's qparams.
@@ -170,7 +153,8 @@ def add(
         q = clamp(rne((a + b) / scale) + zero_point, qmin, qmax)
 
     The format is the operands' (the wider, on the axis that the result has). Raises
-    ``ArgumentTypeError`` where neither is quantized, ``ArgumentError`` for qparams that do not fit.
+    ``ArgumentTypeError`` where neither is quantized, ``ArgumentError`` for qparams that do not
+    fit, ``NonFiniteError`` for NaN.
 
     >>> import halfstep as hs, torch
     >>> a = hs.quantize(torch.tensor([1.0, 2.0]), hs.int8, scale=0.5, zero_point=0)
@@ -206,8 +190,8 @@ def _with_qparams(
             f"neither operand is a QTensor ({type(first).__name__} and {type(second).__name__}): "
             "quantize one with hs.quantize first"
         )
-    value = func(to_float(_exact(first)), to_float(_exact(second)))
-    spec = result_spec(operands, value)
+    value = func(_exact(first), _exact(second)).detach()
+    spec = result_spec(operands, value.shape)
     step, offset = resolve_qparams(value.shape, spec, scale, zero_point, value.device)
-    ints = ops.quantize(value, step, offset, spec.qmin, spec.qmax, spec.dtype.storage)
-    return QTensor.from_parts(ints, step, offset, spec, operands[0].dtype)
+    ints = ops.quantize(value, step, offset, spec.qmin, spec.qmax, spec.dtype.storage, True)
+    return QTensor.from_parts(ints, step, offset, spec, result_dtype(operands))

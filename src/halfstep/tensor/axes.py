@@ -5,13 +5,14 @@ each) or *cut* (one for each run). Per token and per group cut one dimension and
 """
 
 import math
-from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
+from typing import TypeAlias
 
 from halfstep.errors import GranularityError
 from halfstep.spec import Granularity, PerChannel, PerGroup, PerTensor, PerToken
 
-Shape = Sequence[int]
+Shape: TypeAlias = tuple[int, ...]
 
 
 class Kind(Enum):
@@ -47,14 +48,12 @@ def moved(
         return granularity
     if isinstance(granularity, PerChannel):
         return PerTensor() if axis is None else PerChannel(axis)
-    old_axis = special_axis(granularity, len(shape))
-    assert old_axis is not None  # noqa: S101  (only a per-tensor granularity has none)
     if axis is None:
         return _all_kept(len(new_shape))
-    if isinstance(granularity, PerToken) and axis == len(new_shape) - 1:
-        return granularity
-    size = granularity.size if isinstance(granularity, PerGroup) else max(shape[old_axis], 1)
-    return PerGroup(axis, size)
+    if isinstance(granularity, PerGroup):
+        return replace(granularity, axis=axis)
+    is_row = axis == len(new_shape) - 1 and new_shape[axis] == shape[-1]
+    return granularity if is_row else PerGroup(axis, max(shape[-1], 1))
 
 
 def _all_kept(ndim: int) -> Granularity:
@@ -75,20 +74,25 @@ def reshaped(granularity: Granularity, shape: Shape, new_shape: Shape) -> Granul
         axis = _surviving_axis(shape, granularity.axis, new_shape)
         if axis is not None:
             return PerChannel(axis)
-        if shape[granularity.axis] == 1 and math.prod(shape):
+        if shape[granularity.axis] == 1 and 0 not in shape:
             return PerTensor()
         raise _merged(granularity, shape, new_shape)
-    old_axis = special_axis(granularity, len(shape))
-    assert old_axis is not None  # noqa: S101  (only a per-tensor granularity has none)
-    size = granularity.size if isinstance(granularity, PerGroup) else max(shape[old_axis], 1)
+    old_axis, size = _cut(granularity, shape)
     after = math.prod(shape[old_axis + 1 :])
     for axis in reversed(range(len(new_shape))):
         fits = new_shape[axis] % size == 0 and (new_shape[axis] or not shape[old_axis])
         if fits and math.prod(new_shape[axis + 1 :]) == after:
-            is_row = axis == len(new_shape) - 1 and new_shape[axis] in (size, 0)
+            is_row = axis == len(new_shape) - 1 and new_shape[axis] == shape[old_axis]
             is_token = is_row and isinstance(granularity, PerToken)
             return PerToken() if is_token else PerGroup(axis, size)
     raise _merged(granularity, shape, new_shape)
+
+
+def _cut(granularity: PerGroup | PerToken, shape: Shape) -> tuple[int, int]:
+    """The axis that is cut, and the length of a run."""
+    if isinstance(granularity, PerGroup):
+        return granularity.axis, granularity.size
+    return len(shape) - 1, max(shape[-1], 1)
 
 
 def _surviving_axis(shape: Shape, axis: int, new_shape: Shape) -> int | None:

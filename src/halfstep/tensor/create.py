@@ -27,7 +27,7 @@ def quantize(
 
         q = clamp(rne(x / scale) + zero_point, qmin, qmax)
 
-    spec: a ``QSpec``, or an integer dtype; ``axis`` is short for ``QSpec(dtype, PerChannel(axis))``.
+    spec: a ``QSpec``, or an integer dtype, which with ``axis`` means PerChannel(axis).
     scale, zero_point: numbers, one value per channel, or tensors of the full scale shape; taken
         from x's range when left out.
     nan: ``"raise"``, or ``"ignore"`` to quantize each NaN as 0, with a warning that counts them.

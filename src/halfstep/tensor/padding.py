@@ -12,8 +12,8 @@ from halfstep.numerics.affine import spread
 from halfstep.spec import PerTensor
 from halfstep.tensor.axes import Kind, kinds
 from halfstep.tensor.dispatch import operator
+from halfstep.tensor.moves import group_size, rebuilt, wide
 from halfstep.tensor.qtensor import QTensor
-from halfstep.tensor.views import group_size, rebuilt
 
 aten = torch.ops.aten
 
@@ -38,13 +38,12 @@ def constant_pad(func: Any, q: QTensor, pad: Sequence[int], value: float = 0) ->
 
 def _padded_codes(ints: Tensor, pad: Sequence[int]) -> Tensor:
     """Torch pads no uint16, so that goes by way of int32."""
-    if ints.dtype == torch.uint16:
-        return aten.constant_pad_nd(ints.to(torch.int32), pad, 0).to(torch.uint16)
-    return aten.constant_pad_nd(ints, pad, 0)
+    padded: Tensor = aten.constant_pad_nd(wide(ints), pad, 0)
+    return padded.to(ints.dtype)
 
 
 def _pairs(q: QTensor, pad: Sequence[int]) -> list[tuple[int, Kind, tuple[int, int]]]:
-    """(dimension, kind, widths) for each padded dimension, as torch counts: the last comes first."""
+    """(dimension, kind, widths) of each padded dimension, the last first, as torch counts."""
     every = kinds(q.spec.granularity, q.ndim)
     dims = range(q.ndim - 1, q.ndim - 1 - len(pad) // 2, -1)
     return [(dim, every[dim], (pad[2 * i], pad[2 * i + 1])) for i, dim in enumerate(dims)]

@@ -35,7 +35,8 @@ class QTensor(Questions, Dispatched):
     ``hs.quantize`` and ``hs.from_int_repr`` make one; this constructor checks nothing.
 
     >>> import halfstep as hs, torch
-    >>> q = hs.quantize(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), hs.int8, axis=0, scale=0.5, zero_point=0)
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> q = hs.quantize(x, hs.int8, axis=0, scale=0.5, zero_point=0)
     >>> q.int_repr()
     tensor([[2, 4],
             [6, 8]], dtype=torch.int8)
@@ -48,8 +49,7 @@ class QTensor(Questions, Dispatched):
     _zero_point: Tensor
     _spec: QSpec
 
-    @staticmethod
-    def __new__(
+    def __new__(  # noqa: PYI034  (the parts of the one type; 3.10 has no Self)
         cls,
         codes: Tensor,
         scale: Tensor,
@@ -87,8 +87,9 @@ class QTensor(Questions, Dispatched):
         return cls(packed, scale, zero_point, spec, dtype=dtype, shape=ints.shape)
 
     def like(self, ints: Tensor) -> "QTensor":
-        """Other integers of the same shape, under the same scale and zero point."""
-        return QTensor.from_parts(ints, self._scale, self._zero_point, self._spec, self.dtype)
+        """Other integers of the same shape, under copies of the same scale and zero point."""
+        scale, zero_point = self._scale.clone(), self._zero_point.clone()
+        return QTensor.from_parts(ints, scale, zero_point, self._spec, self.dtype)
 
     # What it holds.
 
@@ -128,13 +129,19 @@ class QTensor(Questions, Dispatched):
         """``(scale, zero_point)``, both with all dimensions."""
         return self._scale, self._zero_point
 
-    def dequantize(self) -> Tensor:  # type: ignore[override]
-        """The floats: ``(q - zero_point) * scale``, in the dtype the tensor stands for."""
-        return ops.dequantize(self.ints, self._scale, self._zero_point, self.dtype)
+    def dequantize(self) -> Tensor:
+        """The floats: ``(q - zero_point) * scale``, in the dtype the tensor stands for.
 
-    def exact_values(self) -> Tensor:
-        """The floats in float32, whatever dtype the tensor stands for."""
-        return ops.dequantize(self.ints, self._scale, self._zero_point, torch.float32)
+        Where the tensor requires a gradient, that of the floats is handed on to it.
+        """
+        if self.requires_grad and torch.is_grad_enabled():
+            differentiable: Tensor = _Floats.apply(self)  # type: ignore[no-untyped-call]  # torch's
+            return differentiable
+        return self.floats()
+
+    def floats(self, dtype: torch.dtype | None = None) -> Tensor:
+        """The floats without autograd history, in another float dtype if one is given."""
+        return ops.dequantize(self.ints, self._scale, self._zero_point, dtype or self.dtype)
 
     def quantization_error(self, x: Tensor) -> QuantizationError:
         """How far the tensor is from x, the floats that were quantized: dB, steps, saturation."""
@@ -167,8 +174,8 @@ class QTensor(Questions, Dispatched):
             "quantize that, or build new integers and use hs.from_int_repr"
         )
 
-    @property  # type: ignore[override]
-    def data(self) -> "QTensor":
+    @property
+    def data(self) -> Tensor:
         """The tensor without autograd history."""
         return self.detach()
 
@@ -178,7 +185,7 @@ class QTensor(Questions, Dispatched):
             "q.data = value would change a quantized tensor in place: assign a new tensor instead"
         )
 
-    def __repr__(self, *, tensor_contents: None = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # torch stubs no name
         """The integers, then the format, scale and zero point."""
         return display.text(self.ints, self._scale, self._zero_point, self._spec, self.dtype)
 
@@ -210,18 +217,19 @@ class QTensor(Questions, Dispatched):
 
     # Survival.
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+    def stored(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The inner tensors: codes (packed where the format says so), scale and zero point."""
         return self._codes, self._scale, self._zero_point
 
     def share_memory_(self) -> "QTensor":
         """Move the inner tensors to shared memory, and return the tensor."""
-        for part in self._parts():
+        for part in self.stored():
             part.share_memory_()
         return self
 
     def is_shared(self) -> bool:
         """Whether the inner tensors are in shared memory."""
-        return all(part.is_shared() for part in self._parts())
+        return all(part.is_shared() for part in self.stored())
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle as plain tensors, plain data and one function that torch is told to trust."""
@@ -232,11 +240,12 @@ class QTensor(Questions, Dispatched):
         codes = self._codes.view(torch.int16) if self._codes.dtype == torch.uint16 else self._codes
         return rebuild_qtensor, (codes, self._scale, self._zero_point, *plain)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "QTensor":
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """A copy that shares nothing, with the attributes that were set on the tensor."""
         if id(self) in memo:
-            return memo[id(self)]
-        codes, scale, zero_point = (part.clone() for part in self._parts())
+            known: Tensor = memo[id(self)]
+            return known
+        codes, scale, zero_point = (part.clone() for part in self.stored())
         shape = self.shape if self._spec.dtype.is_packed else None
         made = QTensor(codes, scale, zero_point, self._spec, dtype=self.dtype, shape=shape)
         memo[id(self)] = made
@@ -245,14 +254,26 @@ class QTensor(Questions, Dispatched):
         return made.requires_grad_(self.requires_grad)
 
 
-def rebuild_qtensor(
+class _Floats(torch.autograd.Function):
+    """Dequantize a tensor that requires a gradient; what reaches the floats reaches it."""
+
+    @staticmethod
+    def forward(ctx: Any, q: QTensor) -> Tensor:
+        return q.floats()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def rebuild_qtensor(  # noqa: PLR0913, PLR0917  (a pickle holds plain positional values)
     codes: Tensor,
     scale: Tensor,
     zero_point: Tensor,
     spec: Mapping[str, Any],
     dtype: torch.dtype,
     shape: Sequence[int] | None,
-    is_parameter: bool,
+    is_parameter: bool,  # noqa: FBT001  (the same)
 ) -> QTensor:
     """The inverse of ``QTensor.__reduce_ex__``: from plain tensors and plain data."""
     read = QSpec.from_dict(spec)

@@ -12,7 +12,7 @@ _SCHEMES = {PerTensor: "per_tensor_affine", PerChannel: "per_channel_affine"}
 
 
 class Questions:
-    """``q_scale()`` and its kin; a question for another granularity raises and names the right one."""
+    """``q_scale()`` and its kin; where the granularity is another, it names the right question."""
 
     _scale: Tensor
     _zero_point: Tensor
@@ -22,9 +22,10 @@ class Questions:
         """The one scale of a tensor quantized per tensor."""
         return float(self._single("scale", self._scale))
 
-    def q_zero_point(self) -> float:
-        """The one zero point of a tensor quantized per tensor: an int, a float in the float form."""
-        return self._single("zero_point", self._zero_point)
+    def q_zero_point(self) -> int:
+        """The one zero point of a tensor quantized per tensor; a float in the float form."""
+        zero_point: int = self._single("zero_point", self._zero_point)
+        return zero_point
 
     def q_per_channel_scales(self) -> Tensor:
         """The scales, one for each channel, as a 1-d tensor."""
@@ -56,8 +57,8 @@ class Questions:
             return values.item()
         per_channel = isinstance(granularity, PerChannel)
         raise GranularityError(
-            f"q_{asked}() asks for one number, but this tensor is quantized with {granularity}: use "
-            + (f"q_per_channel_{asked}s()" if per_channel else f"q.{asked}")
+            f"q_{asked}() asks for one number, but this tensor is quantized with {granularity}: "
+            + (f"use q_per_channel_{asked}s()" if per_channel else f"use q.{asked}")
         )
 
     def _channel_axis(self, question: str) -> int:
@@ -69,5 +70,6 @@ class Questions:
         else:
             what, instead = f"with {granularity}", "q.scale, q.zero_point and q.axis"
         raise GranularityError(
-            f"{question}() asks for a channel axis, but this tensor is quantized {what}: use {instead}"
+            f"{question}() asks for a channel axis, but this tensor is quantized {what}: "
+            f"use {instead}"
         )

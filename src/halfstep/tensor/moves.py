@@ -1,0 +1,93 @@
+"""What views are built from: integers move by one function, scale and zero point by its twin.
+
+Every function here keeps the invariant ``scale.shape == granularity.scale_shape(shape)``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import return_and_correct_aliasing
+
+from halfstep.errors import GranularityError
+from halfstep.numerics.affine import spread
+from halfstep.spec import Granularity, PerGroup
+from halfstep.spec.granularity import normalize_axis
+from halfstep.tensor.axes import Kind, kinds, moved, special_axis
+from halfstep.tensor.qtensor import QTensor
+
+Move = Callable[[Tensor], Tensor]
+
+
+def view(func: Any, q: QTensor, args: Sequence[Any], result: Callable[[], QTensor]) -> Any:
+    """Build a view's result so that autograd and inference mode accept it as a view of ``q``."""
+    with torch.inference_mode(mode=False):
+        out = result()
+    return return_and_correct_aliasing(func, (q, *args), {}, out)
+
+
+def rebuilt(
+    q: QTensor, ints: Tensor, scale: Tensor, zero_point: Tensor, granularity: Granularity
+) -> QTensor:
+    """A tensor of moved integers; scale and zero point expand to what the granularity says."""
+    shape = granularity.scale_shape(tuple(ints.shape))
+    spec = q.spec.with_granularity(granularity)
+    return QTensor.from_parts(ints, scale.expand(shape), zero_point.expand(shape), spec, q.dtype)
+
+
+def moved_alike(q: QTensor, move: Move, axis: int | None, qmove: Move | None = None) -> QTensor:
+    """Integers by ``move``, scale and zero point by ``qmove`` or alike; the axis to ``axis``."""
+    ints, qmove = move(q.ints), qmove or move
+    granularity = moved(q.spec.granularity, q.shape, axis, ints.shape)
+    return rebuilt(q, ints, qmove(q.scale), qmove(q.zero_point), granularity)
+
+
+def per_tensor(q: QTensor, ints: Tensor) -> QTensor:
+    """New integers of any shape under the one scale of a per-tensor tensor."""
+    ints, ones = ints.to(q.spec.dtype.storage), (1,) * ints.ndim
+    scale, zero_point = q.scale.reshape(ones).clone(), q.zero_point.reshape(ones).clone()
+    return QTensor.from_parts(ints, scale, zero_point, q.spec, q.dtype)
+
+
+def wide(ints: Tensor) -> Tensor:
+    """uint16, for which torch has few operators, as int32; anything else as it is."""
+    return ints.to(torch.int32) if ints.dtype == torch.uint16 else ints
+
+
+def steps_of(q: QTensor) -> Tensor:
+    """q - zero_point as integers, whose sums are exact."""
+    return q.ints.to(torch.int64) - spread(q.zero_point, q.shape)
+
+
+def place(dim: int, ndim: int) -> int:
+    """A dimension counted from the front; a number has one, as torch counts."""
+    return normalize_axis(dim, max(ndim, 1), "dim")
+
+
+def axis_of(q: QTensor) -> int | None:
+    """The axis that a view must follow: kept per channel, cut per group or token."""
+    return special_axis(q.spec.granularity, q.ndim)
+
+
+def kind_of(q: QTensor, dim: int) -> Kind:
+    """What the scale does along one dimension."""
+    return kinds(q.spec.granularity, q.ndim)[dim] if q.ndim else Kind.SHARED
+
+
+def group_size(q: QTensor) -> int:
+    """The length of a run that shares a scale along the cut axis; 1 where there is none."""
+    granularity, axis = q.spec.granularity, axis_of(q)
+    if isinstance(granularity, PerGroup):
+        return granularity.size
+    is_cut = axis is not None and kind_of(q, axis) is Kind.CUT
+    return max(q.shape[-1], 1) if is_cut else 1
+
+
+def torn(q: QTensor, dim: int, what: str) -> GranularityError:
+    """The error for a view that would leave part of a run without its scale."""
+    size = group_size(q)
+    return GranularityError(
+        f"{what} along axis {dim} would tear runs of {size} values that share a scale "
+        f"({q.spec.granularity}): use multiples of {size}, or q.dequantize() first"
+    )
