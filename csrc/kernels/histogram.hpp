@@ -1,9 +1,7 @@
 // How many values fall into each bin of the fixed grid; the grid is defined in histogram.py.
 //
 // A bin's place, counted from the bin of zero, is the leading bits of the float less those of the
-// window's lower end. Neighbours of one scale are often equal, above all zero behind a ReLU, and
-// adding to one counter again and again waits for memory each time. So where a run has one scale,
-// zeros are first packed away without a branch, and counted as what is missing.
+// window's lower end. The places of a tile are found first, which vectorises, and counted then.
 #pragma once
 
 #include "memory.hpp"
@@ -27,18 +25,6 @@ HALFSTEP_NOINLINE void find_places(const float* HALFSTEP_RESTRICT x, std::int64_
     }
 }
 
-// zero[place] counts the places of one scale, whose bin of zero is `zero`.
-inline void count_places(std::int32_t* places, std::int64_t length, std::int64_t* zero) {
-    std::int64_t kept = 0;
-    for (std::int64_t i = 0; i < length; ++i) {
-        const std::int32_t place = places[i];
-        places[kept] = place;
-        kept += place != 0;
-    }
-    *zero += length - kept;
-    for (std::int64_t i = 0; i < kept; ++i) ++zero[places[i]];
-}
-
 void histogram(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
     Scratch scratch;
     const Grid& grid = *job.grid;
@@ -52,7 +38,8 @@ void histogram(const Job& job, std::int64_t first, std::int64_t last, Partial& p
                      std::int64_t* zero = partial.counts + index * bins + grid.half;
                      if (stride == 0) {
                          find_places(x + at, length, grid, grid.base[index], places);
-                         return count_places(places, length, zero);
+                         for (std::int64_t j = 0; j < length; ++j) ++zero[places[j]];
+                         return;
                      }
                      for (std::int64_t j = 0; j < length; ++j, zero += stride * bins) {
                          find_places(x + at + j, 1, grid, grid.base[index + j * stride], places);

@@ -11,12 +11,13 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from halfstep.numerics import affine, blocks, integer, learnable, native, packing, qparams
+from halfstep.numerics import affine, blocks, histogram, integer, learnable, native, packing, qparams
 
 Op: TypeAlias = Callable[..., Tensor]
 MultiOp: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
-LIBRARY = torch.library.Library("halfstep", "DEF")
+# torch types this class no further than Any.
+LIBRARY: Any = torch.library.Library("halfstep", "DEF")
 _QPARAMS = "Tensor scale, Tensor zero_point"
 _BOUNDS = "int qmin, int qmax"
 _OPERANDS = "Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point"
@@ -96,6 +97,12 @@ min_max: MultiOp = _register(
         x.new_empty(shape, dtype=torch.float32),
     ),
     native.min_max,
+)
+histogram_: Callable[[Tensor, Tensor, Tensor], None] = _register(
+    "histogram_(Tensor(a!) counts, Tensor x, Tensor top) -> ()",
+    histogram.histogram_,
+    lambda counts, x, top: None,
+    native.histogram_,
 )
 choose_qparams: MultiOp = _register(
     f"choose_qparams(Tensor lo, Tensor hi, {_BOUNDS}, bool symmetric) -> (Tensor, Tensor)",
