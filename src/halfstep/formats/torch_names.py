@@ -17,6 +17,7 @@ Leaf = TypeVar("Leaf")
 _Step: TypeAlias = tuple[str, Record]
 
 _MODULE_TABLES: Final = frozenset(["_parameters", "_buffers", "_modules"])
+_ORDERED_DICT: Final = "collections.OrderedDict"
 _VERSIONS: Final = "_metadata"  # of the modules of a state dict
 _LINEAR_PARAMS: Final = ("weight", "bias")
 _CONV_STATE_SIZE: Final = 15
@@ -48,8 +49,11 @@ def name_leaves(
     seen: Counter[str] = Counter()
     for path, leaf in walk.leaves(root, 0):
         name = _unpacked(path, named) or "tensor"
-        seen[name] += 1
-        named[name if seen[name] == 1 else f"{name}#{seen[name]}"] = leaf
+        unique = name
+        while unique in named:
+            seen[name] += 1
+            unique = f"{name}#{seen[name] + 1}"
+        named[unique] = leaf
     entries = root if isinstance(root, Pairs) else root.items if isinstance(root, Call) else Pairs()
     others = [k for k, v in _entries(entries) if v is not None and not walk.leaves(v, 1)]
     return named, tuple(others)
@@ -115,8 +119,18 @@ def _children(record: Record) -> Iterator[_Step]:
     elif isinstance(record, Call):
         yield from _entries(record.items)
         yield from ((str(place), child) for place, child in enumerate(record.elements))
-        inside = [*_state(record), *(("", child) for child in record.args)]
+        inside = [*_state(record), *_arguments(record)]
         yield from (step for step in inside if isinstance(step[1], _CONTAINERS))
+
+
+def _arguments(record: Call) -> Iterator[_Step]:
+    """What an object was made from; Python 2 made an ordered dict from a list of pairs."""
+    first = record.args[0] if len(record.args) == 1 else None
+    if record.path == _ORDERED_DICT and isinstance(first, list):
+        items = (item for item in first if isinstance(item, list | tuple) and len(item) == 2)
+        yield from _entries(Pairs([(key, value) for key, value in items]))
+    else:
+        yield from (("", child) for child in record.args)
 
 
 def _entries(record: Pairs) -> Iterator[_Step]:
@@ -134,8 +148,9 @@ def _state(record: Call) -> Iterator[_Step]:
     """The attributes of an object, with the names that ``state_dict`` would give them."""
     state = record.state
     if isinstance(state, Pairs):
-        steps = (step for step in _entries(state) if step[0] != _VERSIONS)
-        yield from (("" if name in _MODULE_TABLES else name, v) for name, v in steps)
+        for name, value in _entries(state):
+            if (record.path, name) != (_ORDERED_DICT, _VERSIONS):
+                yield "" if name in _MODULE_TABLES else name, value
     elif record.path == "torch.ScriptObject" and isinstance(state, tuple) and len(state) == 2:
         yield from _script_state(*state)
     elif record.path.endswith("PackedParamsBase"):
