@@ -14,7 +14,7 @@ from halfstep.errors import ArgumentTypeError
 from halfstep.numerics import ops
 from halfstep.numerics.affine import spread
 from halfstep.numerics.checks import Qparam, resolve_qparams
-from halfstep.spec import PerToken
+from halfstep.spec import PerGroup
 from halfstep.tensor.axes import Kind
 from halfstep.tensor.dispatch import operator
 from halfstep.tensor.fitting import fitted, is_known, result_dtype, result_spec
@@ -58,7 +58,7 @@ def add_or_sub(func: Any, first: Any, second: Any, *, alpha: Any = 1) -> Any:
     if len(operands) == 2 and isinstance(alpha, int) and not first.spec.float_zero_point:
         codes = func(steps_of(first), steps_of(second), alpha=alpha)
         codes = codes + spread(first.zero_point, first.shape)
-    return fitted(value, operands, codes)
+    return fitted(value, operands, codes).to(torch.result_type(first, second))
 
 
 @operator(aten.rsub.Tensor, aten.rsub.Scalar)
@@ -80,7 +80,8 @@ def multiply(func: Any, first: Any, second: Any) -> Any:
         factor = second if isinstance(first, QTensor) else first
         if not isinstance(factor, Tensor) and factor > 0:
             return _rescaled(operands[0], operands[0].scale * factor, factor)
-    return fitted(func(_exact(first), _exact(second)), operands)
+    value = func(_exact(first), _exact(second))
+    return fitted(value, operands).to(torch.result_type(first, second))
 
 
 @operator(aten.div.Tensor)
@@ -91,11 +92,13 @@ def divide(func: Any, q: Any, divisor: Any) -> Any:
     return _rescaled(q, q.scale / divisor, 1 / divisor)
 
 
-def _rescaled(q: QTensor, scale: Tensor, factor: float) -> QTensor:
+def _rescaled(q: QTensor, scale: Tensor, factor: float) -> Any:
     """The same integers under another scale, but where that is too small or too great for one."""
     within = scale.clamp(torch.finfo(torch.float32).tiny, _GREATEST)
     same, ints, zero_point = scale == within, q.ints.clone(), q.zero_point.clone()
     if not (is_known(same) and same.all()):
+        if q.spec.float_zero_point:  # whose codes may not reach zero
+            return NotImplemented
         value = _exact(q) * factor
         new = ops.quantize(value, within, zero_point, q.spec.qmin, q.spec.qmax, ints.dtype)
         ints = torch.where(spread(same, q.shape), wide(ints), wide(new)).to(ints.dtype)
@@ -117,7 +120,7 @@ def cat(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
     if len(operands) != len(tensors):
         return NotImplemented
     first, at = operands[0], place(dim, operands[0].ndim)
-    if first.ndim and kind_of(first, at) is not Kind.SHARED and _joinable(operands, at):
+    if _joinable(operands, at):
         ints = func([wide(q.ints) for q in operands], at).to(first.ints.dtype)
         scale = func([q.scale for q in operands], at)
         zero_point = func([q.zero_point for q in operands], at)
@@ -127,10 +130,11 @@ def cat(func: Any, tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 def _joinable(operands: Sequence[QTensor], at: int) -> bool:
-    """Whether the scales of the parts can stand side by side; rows are one run each and cannot."""
+    """Whether the scales of the parts can stand side by side along a dimension."""
     first = operands[0]
-    is_row = isinstance(first.spec.granularity, PerToken) and at == axis_of(first)
-    return not is_row and all(q.spec == first.spec and q.dtype == first.dtype for q in operands)
+    in_groups = isinstance(first.spec.granularity, PerGroup) and at == axis_of(first)
+    alike = all(q.spec == first.spec and q.dtype == first.dtype for q in operands)
+    return alike and (in_groups or kind_of(first, at) is not Kind.SHARED)
 
 
 @operator(aten.stack.default)

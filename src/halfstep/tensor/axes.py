@@ -1,11 +1,11 @@
 """What becomes of a granularity when dimensions move: pure functions on shapes.
 
 Each dimension of a quantized tensor is *shared* (one scale for all its indices), *kept* (one for
-each) or *cut* (one for each run). Per token and per group cut one dimension and keep the others.
+each) or *cut* (one for each run). Per token shares the last dimension and keeps the others; so does
+per group with its axis where that is one run, which is why a part of it is one run again.
 """
 
 import math
-from dataclasses import replace
 from enum import Enum
 from typing import TypeAlias
 
@@ -23,14 +23,19 @@ class Kind(Enum):
     CUT = "cut"
 
 
-def kinds(granularity: Granularity, ndim: int) -> list[Kind]:
+def kinds(granularity: Granularity, shape: Shape) -> list[Kind]:
     """The kind of each dimension."""
     if isinstance(granularity, PerTensor):
-        return [Kind.SHARED] * ndim
+        return [Kind.SHARED] * len(shape)
     if isinstance(granularity, PerChannel):
-        return [Kind.KEPT if dim == granularity.axis else Kind.SHARED for dim in range(ndim)]
-    cut = granularity.axis if isinstance(granularity, PerGroup) else ndim - 1
-    return [Kind.CUT if dim == cut else Kind.KEPT for dim in range(ndim)]
+        return [Kind.KEPT if dim == granularity.axis else Kind.SHARED for dim in range(len(shape))]
+    axis, _ = _cut(granularity, shape)
+    special = Kind.SHARED if _is_one_run(granularity, shape) else Kind.CUT
+    return [special if dim == axis else Kind.KEPT for dim in range(len(shape))]
+
+
+def _is_one_run(granularity: PerGroup | PerToken, shape: Shape) -> bool:
+    return isinstance(granularity, PerToken) or shape[granularity.axis] == granularity.size
 
 
 def special_axis(granularity: Granularity, ndim: int) -> int | None:
@@ -50,10 +55,10 @@ def moved(
         return PerTensor() if axis is None else PerChannel(axis)
     if axis is None:
         return _all_kept(len(new_shape))
-    if isinstance(granularity, PerGroup):
-        return replace(granularity, axis=axis)
-    is_row = axis == len(new_shape) - 1 and new_shape[axis] == shape[-1]
-    return granularity if is_row else PerGroup(axis, max(shape[-1], 1))
+    if isinstance(granularity, PerToken) and axis == len(new_shape) - 1:
+        return granularity
+    _, size = _cut(granularity, shape)
+    return PerGroup(axis, max(new_shape[axis], 1) if _is_one_run(granularity, shape) else size)
 
 
 def _all_kept(ndim: int) -> Granularity:
@@ -84,8 +89,15 @@ def reshaped(granularity: Granularity, shape: Shape, new_shape: Shape) -> Granul
         if fits and math.prod(new_shape[axis + 1 :]) == after:
             is_row = axis == len(new_shape) - 1 and new_shape[axis] == shape[old_axis]
             is_token = is_row and isinstance(granularity, PerToken)
-            return PerToken() if is_token else PerGroup(axis, size)
+            found = PerToken() if is_token else PerGroup(axis, size)
+            if _count(found, new_shape) == _count(granularity, shape):
+                return found
     raise _merged(granularity, shape, new_shape)
+
+
+def _count(granularity: Granularity, shape: Shape) -> int:
+    """How many scales there are."""
+    return math.prod(granularity.scale_shape(shape))
 
 
 def _cut(granularity: PerGroup | PerToken, shape: Shape) -> tuple[int, int]:

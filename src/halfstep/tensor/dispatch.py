@@ -49,8 +49,12 @@ _NEED_FLOATS = frozenset(
     name for name in _COMPOSITES - _EXACT_COMPOSITES if name.rstrip("_") not in _EXACT_COMPOSITES
 )
 _PYTHON_MODULES = ("torch.functional", "torch.nn.functional")
-# "fn" is what torch calls the pooling functions that choose whether to return indices.
-_EXACT_PYTHON = frozenset(("dropout", "embedding", "fn", "hardtanh", "relu", "split", "unfold"))
+# Pooling functions choose by name whether to return indices; "fn" is what torch calls the choice.
+_POOLS = [f"{kind}max_pool{n}d" for kind in ("", "_", "adaptive_", "_adaptive_") for n in (1, 2, 3)]
+_EXACT_PYTHON = frozenset(
+    ("dropout", "embedding", "fn", "hardtanh", "relu", "split", "unfold")
+    + tuple(name + rest for name in _POOLS for rest in ("", "_with_indices"))
+)
 
 
 def operator(*overloads: Any) -> Callable[[Handler], Handler]:

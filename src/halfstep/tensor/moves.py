@@ -72,16 +72,13 @@ def axis_of(q: QTensor) -> int | None:
 
 def kind_of(q: QTensor, dim: int) -> Kind:
     """What the scale does along one dimension."""
-    return kinds(q.spec.granularity, q.ndim)[dim] if q.ndim else Kind.SHARED
+    return kinds(q.spec.granularity, q.shape)[dim] if q.ndim else Kind.SHARED
 
 
 def group_size(q: QTensor) -> int:
-    """The length of a run that shares a scale along the cut axis; 1 where there is none."""
-    granularity, axis = q.spec.granularity, axis_of(q)
-    if isinstance(granularity, PerGroup):
-        return granularity.size
-    is_cut = axis is not None and kind_of(q, axis) is Kind.CUT
-    return max(q.shape[-1], 1) if is_cut else 1
+    """The length of a run that shares a scale along a cut axis; 1 where there is none."""
+    granularity = q.spec.granularity
+    return granularity.size if isinstance(granularity, PerGroup) else 1
 
 
 def torn(q: QTensor, dim: int, what: str) -> GranularityError:

@@ -117,14 +117,16 @@ def index(func: Any, q: QTensor, indices: Sequence[Tensor | None]) -> Any:
 @operator(aten.gather.default)
 def gather(func: Any, q: QTensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     """Chosen elements along one dimension on which no scale depends; floats otherwise."""
-    at, axis = place(dim, q.ndim), axis_of(q)
-    if isinstance(q.spec.granularity, PerGroup | PerToken) or axis == at:
+    at, every = place(dim, q.ndim), kinds(q.spec.granularity, q.shape)
+    if Kind.CUT in every or (q.ndim and every[at] is not Kind.SHARED):
         return NotImplemented
+    sizes = zip(every, index.shape, strict=True)
+    part = tuple(slice(size if kind is Kind.KEPT else None) for kind, size in sizes)
 
-    def part(t: Tensor) -> Tensor:
-        return t.clone() if axis is None else t.narrow(axis, 0, index.shape[axis]).clone()
+    def gathered(t: Tensor) -> Tensor:
+        return wide(t).gather(at, index).to(t.dtype)
 
-    return moved_alike(q, lambda t: wide(t).gather(at, index).to(t.dtype), axis, part)
+    return moved_alike(q, gathered, axis_of(q), lambda t: t[part].clone())
 
 
 @operator(aten.flip.default)
@@ -159,7 +161,7 @@ def repeat(func: Any, q: QTensor, repeats: Sequence[int]) -> Any:
     """Copies side by side."""
     new, axis = len(repeats) - q.ndim, axis_of(q)
     outer = Kind.KEPT if isinstance(q.spec.granularity, PerGroup | PerToken) else Kind.SHARED
-    every = [outer] * new + kinds(q.spec.granularity, q.ndim)
+    every = [outer] * new + kinds(q.spec.granularity, q.shape)
     alike = [n if kind is not Kind.SHARED else 1 for n, kind in zip(repeats, every, strict=True)]
     to = None if axis is None else axis + new
     return moved_alike(

@@ -31,7 +31,7 @@ def permute(func: Any, q: QTensor, dims: Sequence[int]) -> Any:
 def transpose(func: Any, q: QTensor, dim0: int = 0, dim1: int = 1) -> Any:
     """Swap two dimensions."""
     axis, args = axis_of(q), () if func is aten.t.default else (dim0, dim1)
-    if q.ndim < 2:
+    if q.ndim < 2 and func is aten.t.default:
         return view(func, q, args, lambda: moved_alike(q, lambda t: t.view_as(t), axis))
     first, second = place(dim0, q.ndim), place(dim1, q.ndim)
     to = None if axis is None else {first: second, second: first}.get(axis, axis)
