@@ -1,6 +1,7 @@
 """halfstep inspect on real files: the table, one tensor in full, JSON, and errors in one line."""
 
 import importlib.util
+import io
 import json
 import subprocess
 import sys
@@ -9,9 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 from halfstep.cli.app import app, main
-from halfstep.formats import save_tensors
+from halfstep.cli.table import print_table
+from halfstep.cli.view import view_of
+from halfstep.formats import open_file, save_tensors
 from halfstep.spec import PerChannel, PerGroup, QSpec, int4, int8
 from halfstep.tensor import from_int_repr, quantize
 from tests.formats.make_golden import GOLDEN, WRITERS
@@ -60,6 +64,20 @@ def test_the_table_has_a_row_per_tensor_and_totals(
     ]
     assert "per group of 4, axis 1" in out
     assert lines[-1] == "3 tensors, 2 quantized: 112 B, 0.67x of the 168 B that float32 takes"
+
+
+def test_a_narrow_terminal_gets_two_tables(model: Path) -> None:
+    """Formats first, codes below, and no cell broken over lines."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=80)
+    opened = open_file(model)
+    views = [view_of(name, stored, lambda count: None) for name, stored in opened.tensors.items()]
+    print_table(opened, views, console)
+    rows = [
+        line.split()[0] for line in stream.getvalue().splitlines() if line.startswith(("f", "p"))
+    ]
+    assert sorted(rows) == sorted([*opened.tensors, "fc.weight", "proj.weight"])
+    assert all(len(line) <= 80 for line in stream.getvalue().splitlines()[1:])
 
 
 def test_one_tensor_in_full(

@@ -1,29 +1,31 @@
 """The table of ``halfstep inspect``: a row per tensor, then the totals and what is not in it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from halfstep.cli.console import print_plain, printable
+from halfstep.cli.console import UNBROKEN_WIDTH, print_plain, printable
 from halfstep.cli.view import TensorView, granularity_in_words
 from halfstep.cli.words import interval, ratio, share, size
 from halfstep.formats import TensorFile
 from halfstep.formats.summary import QuantizedSummary
 
 MAX_OTHERS: Final = 8
-_NUMBERS: Final = ("scale", "zero point", "codes used", "saturated", "bytes", "of float32")
-_QUANTIZED: Final = ("granularity", "scale", "zero point", "codes used", "saturated")
+_IDENTITY: Final = ("name", "shape", "dtype")
+_CODES: Final = ("scale", "zero point", "codes used", "saturated")
+_SIZES: Final = ("bytes", "of float32")
 
 
 def print_table(opened: TensorFile, views: Sequence[TensorView], console: Console) -> None:
     """Print the table, a totals line, and what the file holds besides."""
     print_plain(f"{opened.path}: {opened.kind}", console)
-    if views:
-        console.print(_table(views))
+    for table in _tables(views, console):
+        console.print(table)
     _print_totals(views, console)
     for name, reason in opened.unreadable.items():
         print_plain(f"not read: {name}: {reason}", console)
@@ -33,13 +35,26 @@ def print_table(opened: TensorFile, views: Sequence[TensorView], console: Consol
         print_plain(f"not tensors: {names}", console)
 
 
-def _table(views: Sequence[TensorView]) -> Table:
-    is_quantized = any(view.stored.spec for view in views)
-    columns = ["name", "shape", "dtype", *(_QUANTIZED if is_quantized else ()), *_NUMBERS[-2:]]
+def _tables(views: Sequence[TensorView], console: Console) -> Iterator[Table]:
+    """One table; on a terminal that is too narrow for it, formats first and codes below."""
+    quantized = [view for view in views if view.stored.spec]
+    if not quantized:
+        yield from [_table(views, (*_IDENTITY, *_SIZES))] if views else ()
+        return
+    whole = _table(views, (*_IDENTITY, "granularity", *_CODES, *_SIZES))
+    unbroken = console.options.update(max_width=UNBROKEN_WIDTH)
+    if Measurement.get(console, unbroken, whole).maximum <= console.width:
+        yield whole
+        return
+    yield _table(views, (*_IDENTITY, "granularity", *_SIZES))
+    yield _table(quantized, ("name", *_CODES))
+
+
+def _table(views: Sequence[TensorView], columns: Sequence[str]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        right = column in _NUMBERS
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
+        is_number = column in (*_CODES, *_SIZES)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for view in views:
         cells = _cells(view)
         table.add_row(*(cells.get(column, Text("-")) for column in columns))
