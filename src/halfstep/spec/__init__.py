@@ -22,6 +22,7 @@ from halfstep.spec.dtypes import (
 )
 from halfstep.spec.granularity import Granularity, PerChannel, PerGroup, PerTensor, PerToken
 from halfstep.spec.qspec import QSpec
+from halfstep.spec.rule import Rule
 
 __all__ = [
     "Granularity",
@@ -31,6 +32,7 @@ __all__ = [
     "PerToken",
     "QDType",
     "QSpec",
+    "Rule",
     "int2",
     "int3",
     "int4",

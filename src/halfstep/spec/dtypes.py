@@ -36,7 +36,9 @@ class QDType:
             )
         for name, bound in (("qmin", self.qmin), ("qmax", self.qmax)):
             if isinstance(bound, bool) or not isinstance(bound, int):
-                raise ArgumentTypeError(f"{name}={bound!r} is not an integer: give a code of {self.name}")
+                raise ArgumentTypeError(
+                    f"{name}={bound!r} is not an integer: give one of {self.name}"
+                )
         if not (self.lowest <= self.qmin < self.qmax <= self.highest):
             raise ArgumentError(
                 f"{self.name} holds [{self.lowest}, {self.highest}], so it cannot be narrowed to "
@@ -96,7 +98,7 @@ class QDType:
     def within(self, qmin: int, qmax: int) -> "QDType":
         """The same storage with narrower bounds.
 
-        Raises ``ArgumentError`` when the bounds lie outside the format or hold fewer than two codes.
+        Raises ``ArgumentError`` for bounds outside the format, or that hold fewer than two codes.
 
         >>> import halfstep as hs
         >>> hs.int8.within(-3, 100)

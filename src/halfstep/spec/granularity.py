@@ -30,7 +30,9 @@ def normalize_axis(axis: int, ndim: int, name: str = "axis") -> int:
 
 def _check_integer(value: object, name: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ArgumentTypeError(f"{name}={value!r} is not an integer: give a position such as 0 or -1")
+        raise ArgumentTypeError(
+            f"{name}={value!r} is not an integer: give a position such as 0 or -1"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,10 @@ class PerGroup:
         axis = normalize_axis(self.axis, len(shape))
         if shape[axis] % self.size:
             divisors = [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0]
+            nearest = min(divisors, key=lambda n: abs(n - self.size))
             raise GranularityError(
-                f"group size {self.size} does not divide axis {axis}, which has {shape[axis]} values: "
-                f"use a divisor such as {min(divisors, key=lambda n: abs(n - self.size))}, or pad the axis"
+                f"group size {self.size} does not divide axis {axis}, which has {shape[axis]} "
+                f"values: use a divisor such as {nearest}, or pad the axis"
             )
         return tuple(n // self.size if dim == axis else n for dim, n in enumerate(shape))
 

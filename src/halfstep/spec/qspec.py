@@ -73,8 +73,8 @@ class QSpec:
             )
         if self.narrow_range and not (self.dtype.signed and self.dtype.is_full):
             raise ArgumentError(
-                f"narrow_range=True drops the lowest code of a full signed dtype, and {self.dtype} is "
-                "not one: give the bounds with dtype.within(qmin, qmax) instead"
+                f"narrow_range=True drops the lowest code of a full signed dtype, and {self.dtype} "
+                "is not one: give the bounds with dtype.within(qmin, qmax) instead"
             )
         if self.float_zero_point and (self.symmetric or self.dtype.bits > 8):
             raise ArgumentError(
@@ -94,7 +94,7 @@ class QSpec:
 
     @property
     def axis(self) -> int | None:
-        """The axis that is kept (per channel) or cut (per group); None where there is no single one."""
+        """The axis that is kept (per channel) or cut (per group); None without a single one."""
         return self.granularity.axis
 
     @property
@@ -132,7 +132,8 @@ class QSpec:
         """
         plain: dict[str, str | int | bool] = {"dtype": repr(self.dtype)}
         plain["granularity"] = type(self.granularity).__name__
-        plain |= {field.name: getattr(self.granularity, field.name) for field in fields(self.granularity)}
+        names = [field.name for field in fields(self.granularity)]
+        plain |= {name: getattr(self.granularity, name) for name in names}
         return plain | {flag: True for flag in _FLAGS if getattr(self, flag)}
 
     @classmethod
@@ -143,12 +144,15 @@ class QSpec:
         QSpec(uint8, PerChannel(axis=0))
         """
         rest = dict(plain)
-        kind = {kind.__name__: kind for kind in _GRANULARITIES}.get(rest.pop("granularity", "PerTensor"))
+        kinds = {kind.__name__: kind for kind in _GRANULARITIES}
+        kind = kinds.get(rest.pop("granularity", "PerTensor"))
         dtype = rest.pop("dtype", None)
         flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
         plain_flags = all(isinstance(flag, bool) for flag in flags.values())
         if kind is None or not isinstance(dtype, str) or not plain_flags:
-            raise ArgumentError(f"{dict(plain)} is not a format: it needs a dtype and a granularity")
+            raise ArgumentError(
+                f"{dict(plain)} is not a format: it needs a dtype and a granularity"
+            )
         if set(rest) != {field.name for field in fields(kind)}:
             raise ArgumentError(f"{dict(plain)} is not a format: {kind.__name__} has other fields")
         return cls(QDType.parse(dtype), kind(**rest), **flags)

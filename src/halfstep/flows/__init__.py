@@ -1,0 +1,9 @@
+"""The user's verbs, as short scripts over the rooms below."""
+
+from halfstep.flows.calibrate import calibrate as calibrate
+from halfstep.flows.quantizers import Quantizer as Quantizer
+from halfstep.flows.sensitivity import Sensitivity as Sensitivity
+from halfstep.flows.sensitivity import sensitivity as sensitivity
+from halfstep.flows.simulate import simulate as simulate
+from halfstep.flows.simulate import simulated as simulated
+from halfstep.flows.tally import SimulationReport as SimulationReport

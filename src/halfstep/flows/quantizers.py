@@ -1,0 +1,78 @@
+"""What stands for a format while it is simulated: a function from tensor to tensor."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from halfstep.flows.layers import Layer, as_target
+from halfstep.numerics import fake_quantize
+from halfstep.numerics.ranges import qparams_for_values
+from halfstep.observe import FakeQuantize, MinMaxObserver, Observer
+from halfstep.spec import QSpec
+
+
+@runtime_checkable
+class Quantizer(Protocol):
+    """A quantizer of one's own: a function from a tensor to its quantized values, as floats.
+
+    Any callable will do. One that also has ``spec`` and ``qparams() -> (scale, zero_point)`` says
+    what integers it means, so that its saturation can be counted and its result shipped; one that
+    has not stays a simulation.
+
+    >>> import halfstep as hs, torch
+    >>> isinstance(lambda x: x.sign(), hs.Quantizer)
+    True
+    """
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """The quantized x, in x's shape and dtype."""
+        ...
+
+
+class RangeQuantizer:
+    """Fake-quantize with the range of the very tensor at hand."""
+
+    def __init__(self, spec: QSpec) -> None:
+        self.spec = spec
+        self._qparams: tuple[Tensor, Tensor] = (torch.ones(()), torch.zeros((), dtype=torch.int32))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x on the grid of its own range; gradients pass straight through."""
+        spec = self.spec.normalized(x.ndim)
+        self._qparams = qparams_for_values(x.detach(), spec, nan="ignore")
+        scale, zero_point = self._qparams
+        return fake_quantize(x, spec, scale=scale, zero_point=zero_point)
+
+    def qparams(self) -> tuple[Tensor, Tensor]:
+        """Scale and zero point of the tensor seen last."""
+        return self._qparams
+
+
+def make_quantizer(layer: Layer, slot: str) -> Callable[[Tensor], Tensor]:
+    """The quantizer that a rule asks for; observers and FakeQuantize are copied for each layer."""
+    target = as_target(getattr(layer.rule, slot), f"the {slot} of {layer.title}")
+    if isinstance(target, QSpec):
+        if slot == "weight" or layer.rule.observer is None:
+            return RangeQuantizer(target)
+        return FakeQuantize(layer.rule.observer(target))
+    if isinstance(target, FakeQuantize):
+        return copy.deepcopy(target)
+    if isinstance(target, Observer):
+        made = FakeQuantize(copy.deepcopy(target))
+        return made.freeze() if target.has_range else made
+    quantizer: Callable[[Tensor], Tensor] = target
+    return quantizer
+
+
+def make_observer(layer: Layer, slot: str) -> Observer | None:
+    """The observer that a rule asks for, for one slot of one layer; None for other functions."""
+    target: Any = as_target(getattr(layer.rule, slot), f"the {slot} of {layer.title}")
+    if isinstance(target, Observer):
+        return copy.deepcopy(target)
+    if isinstance(target, QSpec):
+        made: Observer = (layer.rule.observer or MinMaxObserver)(target)
+        return made
+    return None

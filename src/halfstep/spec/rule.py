@@ -1,0 +1,57 @@
+"""Rule: which layers get which formats."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from halfstep.errors import ArgumentError
+
+SLOTS = ("weight", "input", "output")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which layers get which formats; in a list of rules the first that matches a layer wins.
+
+    match: a module's name, a glob over names (``*`` crosses dots), a module type, or a module.
+    weight, input, output: what the layer's weights, the tensors that it is given and those that it
+        returns become: a ``QSpec`` or integer dtype, an observer, or any callable from tensor to
+        tensor.
+    observer: how ranges of ``input`` and ``output`` are found: an observer class, or anything that
+        makes an observer from a ``QSpec``.
+    keep_float: the layer stays as it is, whatever later rules say.
+
+    Raises ``ArgumentError`` for a rule that asks for nothing, or for two things at once.
+
+    >>> import halfstep as hs
+    >>> hs.Rule("layer1.*", weight=hs.QSpec(hs.int8, hs.PerChannel(0)))
+    Rule('layer1.*', weight=QSpec(int8, PerChannel(axis=0)))
+    """
+
+    match: Any
+    weight: Any = None
+    input: Any = None
+    output: Any = None
+    observer: Any = None
+    keep_float: bool = False
+
+    def __post_init__(self) -> None:
+        asked = [slot for slot in SLOTS if getattr(self, slot) is not None]
+        if self.keep_float and (asked or self.observer is not None):
+            raise ArgumentError(
+                f"the rule for {self.match!r} says keep_float=True and also {', '.join(asked)}: "
+                "leave one of them out"
+            )
+        if not asked and not self.keep_float:
+            raise ArgumentError(
+                f"the rule for {self.match!r} asks for nothing: give weight=, input=, output= or "
+                "keep_float=True"
+            )
+
+    def __repr__(self) -> str:
+        given = [name for name in (*SLOTS, "observer") if getattr(self, name) is not None]
+        parts = [repr(self.match), *(f"{name}={_name(getattr(self, name))}" for name in given)]
+        return f"Rule({', '.join(parts + ['keep_float=True'] * self.keep_float)})"
+
+
+def _name(value: Any) -> str:
+    return value.__name__ if isinstance(value, type) else repr(value)
