@@ -171,6 +171,14 @@ def test_every_float_dtype_is_computed_in_float32(dtype: torch.dtype) -> None:
     assert_same_bits(fake, ops.fake_quantize(x.float(), *args[:4]).to(dtype))
 
 
+def test_the_float_zero_point_form_has_no_negative_zero() -> None:
+    """-0.0 is no code: what rounds to it comes back as 0.0, as from the integer 0."""
+    x, one, zero = torch.tensor([-0.25, -0.0]), torch.ones(1), torch.zeros(1)
+    assert_same_bits(ops.fake_quantize(x, one, zero, -8, 7), torch.zeros(2))
+    q = ops.quantize(x, one, zero, -8, 7, torch.int8)
+    assert_same_bits(ops.dequantize(q, one, zero, torch.float32), torch.zeros(2))
+
+
 def test_ties_go_to_the_even_code() -> None:
     """rne is round-half-to-even, before the zero point is added."""
     assert number_and_codes(QSpec(int8), -2.5, -1.5, -0.5, 0.5, 1.5, 2.5).tolist() == [

@@ -117,11 +117,11 @@ def test_gradients_agree_with_torch(*, per_channel: bool, factor: float) -> None
 
 
 def hard_case() -> tuple[Tensor, Tensor]:
-    """x and a gradient of wildly different magnitudes, whose plain sum depends on its order."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(8, 6, 32, 32, generator=generator)
-    grad = torch.randn(x.shape, generator=generator)
-    return x, grad * torch.exp2(torch.randint(-20, 20, x.shape, generator=generator).float())
+    """x and a gradient whose great terms cancel: even their float64 sums depend on the order."""
+    x, grad = torch.randn(8, 6, 32, 32), torch.randn(8, 6, 32, 32)
+    grad[:3] *= torch.exp2(torch.randint(-20, 36, grad[:3].shape).float())
+    x[4:7], grad[4:7] = x[:3], -grad[:3]
+    return x, grad
 
 
 def sums(x: Tensor, grad: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -132,10 +132,10 @@ def sums(x: Tensor, grad: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def test_sums_do_not_depend_on_the_order_of_elements() -> None:
-    """Permuting the elements of a channel changes no bit, although float32 sums would change."""
+    """Permuting the elements of a channel changes no bit, although float64 sums would change."""
     x, grad = hard_case()
     expected = sums(x, grad, (1, 6, 1, 1))
-    float32_sums = set()
+    plain_sums = set()
     for seed in range(5):
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(8 * 32 * 32, generator=generator)
@@ -144,8 +144,9 @@ def test_sums_do_not_depend_on_the_order_of_elements() -> None:
             for t in (x, grad)
         ]
         assert_same_bits(sums(mixed[0], mixed[1], (1, 6, 1, 1)), expected)
-        float32_sums.add(float(np.cumsum(mixed[1][:, 0].reshape(-1).numpy())[-1]))
-    assert len(float32_sums) > 1, "these elements would not have shown a dependence on order"
+        terms = (mixed[1] * (mixed[0] / 0.1))[:, 0].reshape(-1).double().numpy()
+        plain_sums.add(float(np.float32(np.cumsum(terms)[-1])))
+    assert len(plain_sums) > 1, "these elements would not have shown a dependence on order"
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels-last", "permuted", "sliced"])
@@ -184,6 +185,19 @@ def test_order_free_sum_is_nearly_exact(values: list[float], order: list[int]) -
     exact = math.fsum(terms.tolist())
     slack = len(values) ** 2 * bound * 2.0**-52 + abs(exact) * 2.0**-24 + 2.0**-149
     assert abs(total.item() - exact) <= slack
+
+
+def test_great_terms_that_cancel() -> None:
+    """Where float64 sums differ visibly with the order, the order-free sum does not."""
+    great = torch.randn(500) * torch.exp2(torch.randint(0, 60, (500,)).float())
+    terms = torch.cat([great, -great, torch.randn(100)])
+    bound, totals, plain_sums = float(great.abs().max()), set(), set()
+    for _ in range(10):
+        mixed = terms[torch.randperm(len(terms))]
+        totals.add(learnable.order_free_sum(mixed, torch.Size([1]), bound).item())
+        plain_sums.add(float(np.float32(np.cumsum(mixed.double().numpy())[-1])))
+    assert len(totals) == 1
+    assert len(plain_sums) > 1, "these terms would not have shown a dependence on order"
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0), ()])

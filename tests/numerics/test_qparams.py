@@ -48,6 +48,7 @@ def exact_step(lo: float, hi: float, dtype: QDType, *, symmetric: bool) -> Fract
 @example(math.nan, math.nan, int8, False)
 @example(-math.inf, math.inf, uint8, False)
 @example(-3.4e38, 3.4e38, int16, False)
+@example(-3.4e38, 3.4e38, int8.within(0, 1), False)
 @example(1e-45, -1e-45, int8, True)
 def test_a_scale_is_never_bad(lo: float, hi: float, dtype: QDType, symmetric: bool) -> None:  # noqa: FBT001  # drawn
     """Any range at all, even reversed, gives a finite scale >= 2^-126 and a code as zero point."""
