@@ -36,8 +36,7 @@ struct Job {
     const Cell* zero;          // the same
     const float* scale_table;  // Pattern::table: written out for period + kTile elements
     const Cell* zero_table;
-    double
-        scale_anchor;  // learnable: adding and subtracting it rounds a term to the summation grid
+    double scale_anchor;  // learnable: adding and subtracting it rounds a term to the summing grid
     double zero_anchor;
     const Grid* grid;  // histogram
 };
