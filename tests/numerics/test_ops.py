@@ -52,6 +52,11 @@ def arguments() -> dict[str, tuple[Any, ...]]:
             *(value.detach() if isinstance(value, Tensor) else value for value in learned),
         ),
         "min_max": (x.detach(), (1, 3, 1, 2)),
+        "histogram_": (
+            torch.zeros(1, 3, 1, 1, 129, dtype=torch.int64),
+            x.detach(),
+            torch.full((1, 3, 1, 1), 130, dtype=torch.int32),
+        ),
         "choose_qparams": (-steps(1, 3), steps(1, 3), -128, 127, False),
         "pack": (codes(3, 5), 4),
         "unpack": (torch.arange(8, dtype=torch.uint8), 4, True, (3, 5)),
@@ -84,9 +89,9 @@ def registered() -> list[str]:
     return [name for name, op in operators if isinstance(op, torch._ops.OpOverload)]
 
 
-def as_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """One output or several."""
-    return (outputs,) if isinstance(outputs, Tensor) else outputs
+def as_tuple(outputs: Tensor | tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+    """One output, several, or none of an operator that writes into its input."""
+    return (outputs,) if isinstance(outputs, Tensor) else outputs or ()
 
 
 def test_every_operator_is_checked_here() -> None:

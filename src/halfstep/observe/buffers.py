@@ -1,26 +1,34 @@
 """A module whose tensors take their size from the data, and from a state that is loaded."""
 
+import math
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
-def resize(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    """Give a buffer or a parameter another size; a buffer keeps the values that it has room for."""
-    if isinstance(tensor, nn.Parameter):
-        # resize_ refuses what requires a gradient.
-        tensor.data = tensor.data.new_empty(shape)
-    else:
-        tensor.resize_(shape)
-
-
 class SizedBuffers(nn.Module):
-    """A module of which a state loads whatever the sizes of its tensors are now.
+    """A module of which a state loads whatever the sizes of its tensors are now."""
 
-    Tensors are resized in place, so that optimizers and other holders see them.
-    """
+    def resize(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Give a buffer or a parameter another size and return it; equally many values are kept.
 
-    def _accepts(self, name: str, value: Tensor) -> bool:
+        It stays the same object, so that optimizers and other holders see it.
+        """
+        tensor: Tensor = getattr(self, name)
+        if isinstance(tensor, nn.Parameter):
+            # resize_ refuses what requires a gradient.
+            tensor.data = tensor.data.new_empty(shape)
+        elif torch.compiler.is_compiling():
+            # A graph cannot resize its inputs, but it can put another tensor in their place.
+            same = tensor.numel() == math.prod(shape)
+            setattr(self, name, tensor.reshape(shape) if same else tensor.new_empty(shape))
+        else:
+            tensor.resize_(shape)
+        resized: Tensor = getattr(self, name)
+        return resized
+
+    def accepts(self, name: str, value: Tensor) -> bool:
         """Whether a tensor of another size may be loaded as ``name``."""
         return True
 
@@ -32,6 +40,6 @@ class SizedBuffers(nn.Module):
             value = state_dict.get(prefix + name)
             if tensor is None or not isinstance(value, Tensor) or value.shape == tensor.shape:
                 continue
-            if self._accepts(name, value):
-                resize(tensor, tuple(value.shape))
+            if self.accepts(name, value):
+                self.resize(name, tuple(value.shape))
         super()._load_from_state_dict(state_dict, prefix, *rest, **options)

@@ -9,7 +9,7 @@ from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
 from halfstep.numerics.qparams import SMALLEST_SCALE
-from halfstep.observe.buffers import SizedBuffers, resize
+from halfstep.observe.buffers import SizedBuffers
 from halfstep.observe.by_hand import in_place
 from halfstep.observe.observer import Observer
 
@@ -136,11 +136,11 @@ class FakeQuantize(SizedBuffers):
     def _refresh(self) -> None:
         """Scale and zero point from the observer, written in place."""
         with torch.no_grad():
-            own_qparams = self.scale, self.zero_point
-            for own, value in zip(own_qparams, self.observer.qparams(), strict=True):
+            for name, value in zip(("scale", "zero_point"), self.observer.qparams(), strict=True):
+                own: Tensor = getattr(self, name)
                 if own.shape != value.shape:
-                    resize(own, tuple(value.shape))
-                own.data.copy_(value)
+                    own = self.resize(name, tuple(value.shape))
+                own.copy_(value)
 
     def _require_scale(self) -> None:
         if not self.scale.numel():

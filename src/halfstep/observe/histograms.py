@@ -61,8 +61,8 @@ class GridObserver(Observer):
                 "MinMaxObserver, or a granularity with fewer scales"
             )
         super()._start(shape)
-        self.counts.resize_((*shape, bins)).zero_()
-        self.top.resize_(shape).fill_(histogram.OCTAVES)
+        self.resize("counts", (*shape, bins)).zero_()
+        self.resize("top", shape).fill_(histogram.OCTAVES)
 
     def _take(self, x: Tensor, lo: Tensor, hi: Tensor, bad: Tensor | None) -> None:
         self._widen(lo, hi)

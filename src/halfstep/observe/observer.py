@@ -119,7 +119,7 @@ class Observer(SizedBuffers):
     def reset(self) -> None:
         """Forget all data and any range set by hand; spec, settings and device stay."""
         for name, buffer in self.named_buffers(recurse=False):
-            buffer.zero_() if name in COUNTERS else buffer.resize_(0)
+            buffer.zero_() if name in COUNTERS else self.resize(name, (0,))
 
     def set_range(self, lo: Bound, hi: Bound) -> None:
         """Use [lo, hi] from now on, whatever the data say, until ``reset``.
@@ -129,8 +129,8 @@ class Observer(SizedBuffers):
         values that does not fit the granularity or the data seen so far.
         """
         lo, hi = checked_range(lo, hi, self.spec.granularity, tuple(self.min_val.shape))
-        for buffer, value in ((self.hand_lo, lo), (self.hand_hi, hi)):
-            buffer.resize_(value.shape).copy_(value)
+        self.resize("hand_lo", tuple(lo.shape)).copy_(lo)
+        self.resize("hand_hi", tuple(hi.shape)).copy_(hi)
 
     def merge(self, other: "Observer") -> "Observer":
         """Take in all that ``other`` has seen, and return self.
@@ -160,8 +160,8 @@ class Observer(SizedBuffers):
 
     def _start(self, shape: tuple[int, ...]) -> None:
         """Make room for statistics of scales of this shape; nothing has been seen yet."""
-        self.min_val.resize_(shape).fill_(torch.inf)
-        self.max_val.resize_(shape).fill_(-torch.inf)
+        self.resize("min_val", shape).fill_(torch.inf)
+        self.resize("max_val", shape).fill_(-torch.inf)
 
     def _take(self, x: Tensor, lo: Tensor, hi: Tensor, bad: Tensor | None) -> None:
         """Take in a batch with the range [lo, hi]; each block leaves out ``bad`` values of it."""
@@ -217,10 +217,10 @@ class Observer(SizedBuffers):
                 f"{self.spec.granularity}: reset() it, or use a granularity that all inputs share"
             )
         for name in self._scaled:
-            buffer = getattr(self, name)
-            buffer.resize_((*shape, *buffer.shape[len(seen) :]))
+            self.resize(name, (*shape, *getattr(self, name).shape[len(seen) :]))
 
-    def _accepts(self, name: str, value: Tensor) -> bool:
+    def accepts(self, name: str, value: Tensor) -> bool:
+        """Whether a range of another shape may be loaded: it must fit the granularity."""
         granularity, shape = self.spec.granularity, tuple(value.shape)
         if name not in ("min_val", "max_val") or not value.numel():
             return True

@@ -60,5 +60,5 @@ def _merge_all(observer: Observer, states: list[State]) -> None:
         for state in states:
             part.load_state_dict(state)
             observer.merge(part)
-        for buffer, value in zip((observer.hand_lo, observer.hand_hi), hand, strict=True):
-            buffer.resize_(value.shape).copy_(value)
+        for name, value in zip(("hand_lo", "hand_hi"), hand, strict=True):
+            observer.resize(name, tuple(value.shape)).copy_(value)
