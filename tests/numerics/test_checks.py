@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError, HalfstepError
 from halfstep.numerics import fake_quantize, learnable_fake_quantize
-from halfstep.spec import PerGroup, PerToken, QSpec, int8, uint8
+from halfstep.numerics.checks import resolve_qparams
+from halfstep.spec import PerChannel, PerGroup, PerToken, QSpec, int8, uint8
 
 X = torch.linspace(-1, 1, 64 * 3 * 8).reshape(64, 3, 8)
 STEP = "allowed are finite numbers from 1.17549e-38 (the least normal float32) upwards"
@@ -269,3 +270,13 @@ def test_learnable_qparams_have_the_full_shape() -> None:
     text = "scale=0.1 is not a tensor: give one that is trained"
     call = partial(learnable_fake_quantize, X, QSpec(int8), **{**good, "scale": 0.1})
     assert refusal(ArgumentTypeError, call) == text
+
+
+def test_the_callers_tensors_are_copied() -> None:
+    """Changing a scale or zero point later does not change what they were resolved to."""
+    scale, zero_point = torch.full((1, 3), 0.5), torch.zeros(1, 3, dtype=torch.int32)
+    spec, shape = QSpec(int8, PerChannel(1)), torch.Size((2, 3))
+    resolved = resolve_qparams(shape, spec, scale, zero_point, scale.device)
+    scale.fill_(2.0)
+    zero_point.fill_(7)
+    assert [tensor.unique().tolist() for tensor in resolved] == [[0.5], [0]]

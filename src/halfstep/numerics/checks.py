@@ -73,7 +73,9 @@ def resolve_scale(shape: torch.Size, spec: QSpec, scale: Qparam, device: torch.d
     """``scale`` as float32 with all dimensions, each value a normal positive number."""
     given = _as_tensor(scale, "scale", device)
     given = given if given.is_floating_point() else given.double()
-    resolved = _to_scale_shape(given.detach(), "scale", shape, spec).float()
+    # A copy: a later change of the caller's tensor must not reach what was quantized with it.
+    shaped = _to_scale_shape(given.detach(), "scale", shape, spec)
+    resolved = shaped.to(torch.float32, copy=True)
     if _has_values(resolved):
         low = torch.where(resolved.isnan(), -math.inf, resolved)
         bad = (low < SMALLEST_SCALE) | low.isinf()
@@ -101,7 +103,7 @@ def resolve_zero_point(
     resolved = _to_scale_shape(given, "zero_point", shape, spec)
     if _has_values(resolved):
         _check_zero_point(given, spec)
-    return resolved.to(spec.zero_point_dtype)
+    return resolved.to(spec.zero_point_dtype, copy=True)
 
 
 def _check_zero_point(given: Tensor, spec: QSpec) -> None:
