@@ -24,6 +24,7 @@ from halfstep.spec import (
     QDType,
     QSpec,
 )
+from halfstep.tensor import QTensor, quantize
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -246,3 +247,12 @@ def any_float32() -> st.SearchStrategy[float]:
     """Every float32 there is: subnormals, infinities and NaN too."""
     specials = torch.tensor([*SPECIALS, math.nan]).tolist()
     return st.floats(width=32) | st.sampled_from(specials)
+
+
+@st.composite
+def qtensors(
+    draw: st.DrawFn, *, max_bits: int = 32, float_zero_point: bool | None = None, min_side: int = 0
+) -> QTensor:
+    """A quantized tensor of any format, shape, float dtype and memory format, drawn qparams."""
+    case = draw(cases(max_bits=max_bits, float_zero_point=float_zero_point, min_side=min_side))
+    return quantize(case.x, case.spec, scale=case.scale, zero_point=case.zero_point)

@@ -30,6 +30,8 @@ def detach(func: Any, q: QTensor) -> Any:
 def clone(func: Any, q: QTensor, *, memory_format: torch.memory_format | None = None) -> QTensor:
     """A copy; also the way to another memory format."""
     if q.spec.dtype.is_packed:
+        if memory_format not in (None, torch.preserve_format, torch.contiguous_format):
+            q.ints.clone(memory_format=memory_format)  # packed codes keep theirs; torch checks
         return _same(q, lambda t: t.clone())
     ints = q.ints.clone(memory_format=memory_format)
     return QTensor(ints, q.scale.clone(), q.zero_point.clone(), q.spec, dtype=q.dtype)

@@ -41,9 +41,8 @@ _EXACT_NAMES = """
 _EXACT_COMPOSITES = frozenset(_EXACT_NAMES.split())
 _COMPOSITES = frozenset(
     name.removeprefix("aten::").partition(".")[0]
-    for name in torch._C._dispatch_get_all_op_names()
+    for name in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
     if name.startswith("aten::")
-    and torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
 )
 _NEED_FLOATS = frozenset(
     name for name in _COMPOSITES - _EXACT_COMPOSITES if name.rstrip("_") not in _EXACT_COMPOSITES
@@ -52,8 +51,8 @@ _PYTHON_MODULES = ("torch.functional", "torch.nn.functional")
 # Pooling functions choose by name whether to return indices; "fn" is what torch calls the choice.
 _POOLS = [f"{kind}max_pool{n}d" for kind in ("", "_", "adaptive_", "_adaptive_") for n in (1, 2, 3)]
 _EXACT_PYTHON = frozenset(
-    ("dropout", "embedding", "fn", "hardtanh", "relu", "split", "unfold")
-    + tuple(name + rest for name in _POOLS for rest in ("", "_with_indices"))
+    ["dropout", "embedding", "fn", "hardtanh", "relu", "split", "unfold"]
+    + [name + rest for name in _POOLS for rest in ("", "_with_indices")]
 )
 
 

@@ -118,7 +118,8 @@ def index(func: Any, q: QTensor, indices: Sequence[Tensor | None]) -> Any:
 def gather(func: Any, q: QTensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     """Chosen elements along one dimension on which no scale depends; floats otherwise."""
     at, every = place(dim, q.ndim), kinds(q.spec.granularity, q.shape)
-    if Kind.CUT in every or (q.ndim and every[at] is not Kind.SHARED):
+    one_scale = not every or every[at] is Kind.SHARED
+    if Kind.CUT in every or not one_scale or index.ndim != q.ndim:
         return NotImplemented
     sizes = zip(every, index.shape, strict=True)
     part = tuple(slice(size if kind is Kind.KEPT else None) for kind, size in sizes)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from halfstep.errors import GranularityError
+from halfstep.errors import ArgumentError, GranularityError
 from halfstep.spec import PerTensor
 from halfstep.tensor.axes import Kind, reshaped
 from halfstep.tensor.dispatch import function, operator
@@ -27,15 +27,26 @@ def permute(func: Any, q: QTensor, dims: Sequence[int]) -> Any:
     return view(func, q, (dims,), lambda: moved_alike(q, lambda t: t.permute(order), to))
 
 
-@operator(aten.transpose.int, aten.t.default)
-def transpose(func: Any, q: QTensor, dim0: int = 0, dim1: int = 1) -> Any:
+@operator(aten.transpose.int)
+def transpose(func: Any, q: QTensor, dim0: int, dim1: int) -> Any:
     """Swap two dimensions."""
-    axis, args = axis_of(q), () if func is aten.t.default else (dim0, dim1)
-    if q.ndim < 2 and func is aten.t.default:
-        return view(func, q, args, lambda: moved_alike(q, lambda t: t.view_as(t), axis))
-    first, second = place(dim0, q.ndim), place(dim1, q.ndim)
+    first, second, axis = place(dim0, q.ndim), place(dim1, q.ndim), axis_of(q)
     to = None if axis is None else {first: second, second: first}.get(axis, axis)
-    return view(func, q, args, lambda: moved_alike(q, lambda t: t.transpose(first, second), to))
+
+    def result() -> QTensor:
+        return moved_alike(q, lambda t: t.transpose(first, second), to)
+
+    return view(func, q, (dim0, dim1), result)
+
+
+@operator(aten.t.default)
+def transpose_matrix(func: Any, q: QTensor) -> Any:
+    """Swap the dimensions of a matrix; a vector or a number stays as it is."""
+    if q.ndim > 2:
+        raise ArgumentError(f"t() takes up to 2 dimensions, not {q.ndim}: use transpose or mT")
+    axis = axis_of(q)
+    to = None if axis is None else q.ndim - 1 - axis
+    return view(func, q, (), lambda: moved_alike(q, lambda t: t.t(), to))
 
 
 @operator(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default)
