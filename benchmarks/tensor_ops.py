@@ -103,7 +103,7 @@ def fake_quantize_training(case: Input) -> tuple[Task, Task]:
         return lambda: torch.autograd.grad(forward(), x, grad)
 
     return (
-        run(lambda: ops.fake_quantize(x, case.scale, case.zero_point, *BOUNDS)),
+        run(lambda: ops.fake_quantize_with_mask(x, case.scale, case.zero_point, *BOUNDS)[0]),
         run(
             lambda: torch.fake_quantize_per_channel_affine(x, scale, zero_point, case.axis, *BOUNDS)
         ),
