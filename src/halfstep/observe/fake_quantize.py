@@ -123,7 +123,8 @@ class FakeQuantize(SizedBuffers):
 
         The gradient passes, so that it can come back.
         """
-        return self.scale + (self.scale.clamp(min=SMALLEST_SCALE) - self.scale).detach()
+        least = SMALLEST_SCALE + (self.scale - self.scale.detach())
+        return torch.where(self.scale < SMALLEST_SCALE, least, self.scale)
 
     def _placed(self, qparam: Tensor, shape: tuple[int, ...]) -> Tensor:
         if qparam.numel() not in (1, math.prod(shape)):
