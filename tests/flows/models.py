@@ -1,5 +1,7 @@
 """Small networks with the habits of real ones."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -46,3 +48,25 @@ def by_hand(weight: Tensor, levels: int = 15) -> Tensor:
     """Symmetric per-tensor rounding to ``levels`` codes, written independently."""
     step = torch.maximum(-weight.min() / ((levels + 1) // 2), weight.max() / (levels // 2))
     return F.hardtanh((weight / step).round(), -(levels + 1) // 2, levels // 2) * step
+
+
+def snapshot(model: nn.Module) -> dict[str, Any]:
+    """All that must be the same afterwards."""
+    return {
+        "types": {name: type(module) for name, module in model.named_modules()},
+        "keys": list(model.state_dict()),
+        "values": {name: value.clone() for name, value in model.state_dict().items()},
+        "identity": [id(value) for value in model.parameters()],
+        "hooks": [
+            (len(m._forward_hooks), len(m._forward_pre_hooks), len(m._forward_hooks_always_called))
+            for m in model.modules()
+        ],
+        "attributes": {name: sorted(vars(module)) for name, module in model.named_modules()},
+    }
+
+
+def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Two snapshots of one model are equal in every bit."""
+    values, others = before.pop("values"), after.pop("values")
+    assert before == after
+    assert all(torch.equal(values[name], others[name]) for name in values)

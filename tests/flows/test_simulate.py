@@ -1,8 +1,6 @@
 """Simulation: the right values inside, the same model outside."""
 
 import copy
-import io
-import pickle
 from typing import Any
 
 import pytest
@@ -11,32 +9,10 @@ from torch import Tensor, nn
 
 import halfstep as hs
 from benchmarks.models import ResNet18
-from tests.flows.models import Recurrent, Small, by_hand
+from tests.flows.models import Recurrent, Small, assert_same, by_hand, snapshot
 
 IMAGES = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 INT4 = hs.QSpec(hs.int4, symmetric=True)
-
-
-def snapshot(model: nn.Module) -> dict[str, Any]:
-    """All that must be the same afterwards."""
-    return {
-        "types": {name: type(module) for name, module in model.named_modules()},
-        "keys": list(model.state_dict()),
-        "values": {name: value.clone() for name, value in model.state_dict().items()},
-        "identity": [id(value) for value in model.parameters()],
-        "hooks": [
-            (len(m._forward_hooks), len(m._forward_pre_hooks), len(m._forward_hooks_always_called))
-            for m in model.modules()
-        ],
-        "attributes": {name: sorted(vars(module)) for name, module in model.named_modules()},
-    }
-
-
-def assert_same(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Two snapshots of one model are equal in every bit."""
-    values, others = before.pop("values"), after.pop("values")
-    assert before == after
-    assert all(torch.equal(values[name], others[name]) for name in values)
 
 
 def test_weights_are_rounded_inside_and_whole_outside() -> None:
@@ -72,22 +48,6 @@ def test_the_model_is_restored_after_an_exception(error: type[BaseException], wh
         run()
     handle.remove()
     assert_same(before, snapshot(model))
-
-
-def test_an_interrupted_copy_runs_again() -> None:
-    """Ctrl-C in the middle of a call of a permanent copy leaves nothing wrong in the next."""
-    copied = hs.simulated(Small(), {"fc1": INT4}).eval()
-    expected = copied(IMAGES)
-
-    def fail(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    handle = copied.fc2.register_forward_pre_hook(fail)
-    with pytest.raises(KeyboardInterrupt):
-        copied(IMAGES)
-    handle.remove()
-    assert torch.equal(copied(IMAGES), expected)
-    assert isinstance(copied.fc1.weight, nn.Parameter)
 
 
 def test_of_nested_simulations_the_inner_wins() -> None:
@@ -267,48 +227,3 @@ def test_report_prints_the_noisiest_first() -> None:
     lines = str(report).splitlines()
     assert lines[0].split() == ["layer", "slot", "SQNR", "dB", "saturated"]
     assert [line.split()[0] for line in lines[1:]] == ["1", "0"]
-
-
-# The permanent form.
-
-
-def test_simulated_is_a_copy_that_equals_simulate() -> None:
-    """The copy computes what the ``with`` does; the model is not touched."""
-    model = Small().eval()
-    before, recipe = snapshot(model), {"fc1": INT4, "conv": hs.QSpec(hs.int8, hs.PerChannel(0))}
-    copied = hs.simulated(model, recipe)
-    with hs.simulate(model, recipe):
-        expected = model(IMAGES)
-    assert torch.equal(copied(IMAGES), expected)
-    assert_same(before, snapshot(model))
-    assert isinstance(copied, Small)
-    assert list(copied.state_dict()) == list(model.state_dict())
-
-
-def test_simulated_trains_saves_and_copies() -> None:
-    """Gradients reach the parameters; deepcopy, pickle and state_dict keep the behaviour."""
-    recipe = [hs.Rule("fc1", weight=INT4, output=hs.uint8, observer=hs.MovingAverageObserver)]
-    copied = hs.simulated(Small(), recipe)
-    copied(IMAGES).sum().backward()
-    assert copied.fc1.weight.grad is not None
-    assert "fc1.output_quantizer" in dict(copied.named_modules())
-    copied.eval()
-    expected = copied(IMAGES)
-    stored = io.BytesIO()
-    torch.save(copied.state_dict(), stored)
-    stored.seek(0)
-    other = hs.simulated(Small(), recipe)
-    other.load_state_dict(torch.load(stored, weights_only=True))
-    for twin in (copy.deepcopy(copied), pickle.loads(pickle.dumps(copied)), other.eval()):
-        assert torch.equal(twin(IMAGES), expected)
-
-
-def test_a_deepcopy_of_a_simulated_copy_is_independent() -> None:
-    """Changing the twin's weights does not change the original, and its hooks act on itself."""
-    copied = hs.simulated(Small(), {"fc1": INT4}).eval()
-    twin = copy.deepcopy(copied)
-    expected = copied(IMAGES)
-    with torch.no_grad():
-        twin.fc1.weight.zero_()
-    assert torch.equal(copied(IMAGES), expected)
-    assert not torch.equal(twin(IMAGES), expected)
