@@ -37,9 +37,6 @@ def arguments() -> dict[str, tuple[Any, ...]]:
     scale, zero = steps(1, 3, 1, 1), zeros(1, 3, 1, 1)
     grad_scale, float_zero = scale.clone().requires_grad_(), zero.float().requires_grad_()
     affine, learned = (x, scale, zero, -8, 7), (x, grad_scale, float_zero, -8, 7, 0.5)
-    operands = (codes(2, 4, 6, 6), steps(1, 1, 1, 1), zeros(1, 1, 1, 1))
-    weight = (codes(6, 2, 3, 3), steps(6, 1, 1, 1), zeros(6, 1, 1, 1))
-    transposed = (codes(4, 3, 3, 3), steps(1, 3, 1, 1), zeros(1, 3, 1, 1))
     return {
         "quantize": (x.detach(), scale, zero, -8, 7, torch.int8),
         "dequantize": (codes(2, 3, 4, 4), grad_scale, zero, torch.float32),
@@ -60,26 +57,23 @@ def arguments() -> dict[str, tuple[Any, ...]]:
         "choose_qparams": (-steps(1, 3), steps(1, 3), -128, 127, False),
         "pack": (codes(3, 5), 4),
         "unpack": (torch.arange(8, dtype=torch.uint8), 4, True, (3, 5)),
-        "matmul": (
-            codes(2, 3, 4),
-            steps(1, 1, 1),
-            zeros(1, 1, 1),
-            codes(4, 5),
-            steps(1, 5),
-            zeros(1, 5),
-        ),
-        "linear": (
-            codes(2, 8),
-            steps(1, 1),
-            zeros(1, 1),
-            codes(4, 8),
-            steps(4, 2),
-            zeros(4, 2),
-            steps(4),
-        ),
+        "requantize": (torch.randn(2, 3, 4, 4), scale, zero, -8, 7, torch.int8),
+    }
+
+
+def contractions() -> dict[str, tuple[Any, ...]]:
+    """Arguments for the integer products."""
+    operands = (codes(2, 4, 6, 6), steps(1, 1, 1, 1), zeros(1, 1, 1, 1))
+    weight = (codes(6, 2, 3, 3), steps(6, 1, 1, 1), zeros(6, 1, 1, 1))
+    transposed = (codes(4, 3, 3, 3), steps(1, 3, 1, 1), zeros(1, 3, 1, 1))
+    row = (codes(2, 8), steps(1, 1), zeros(1, 1))
+    grouped = (codes(4, 8), steps(4, 2), zeros(4, 2))
+    batch = (codes(2, 3, 4), steps(1, 1, 1), zeros(1, 1, 1))
+    return {
+        "matmul": (*batch, codes(4, 5), steps(1, 5), zeros(1, 5)),
+        "linear": (*row, *grouped, steps(4)),
         "conv": (*operands, *weight, steps(6), (2, 1), (1, 0), (1, 2), 2),
         "conv_transpose": (*operands, *transposed, None, (2, 1), (1, 0), (1, 0), 2, (1, 2)),
-        "requantize": (torch.randn(2, 3, 4, 4), scale, zero, -8, 7, torch.int8),
     }
 
 
@@ -96,20 +90,20 @@ def as_tuple(outputs: Tensor | tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
 
 def test_every_operator_is_checked_here() -> None:
     """The table above names all operators of the namespace."""
-    assert registered() == list(arguments())
+    assert sorted(registered()) == sorted(arguments() | contractions())
     assert all(getattr(ops, name)._schema.name == f"halfstep::{name}" for name in registered())
 
 
 @pytest.mark.parametrize("name", registered())
 def test_opcheck(name: str) -> None:
     """The schema, the fake, the autograd registration and AOT dispatch hold up in opcheck."""
-    torch.library.opcheck(getattr(ops, name), arguments()[name])
+    torch.library.opcheck(getattr(ops, name), (arguments() | contractions())[name])
 
 
 @pytest.mark.parametrize("name", registered())
 def test_meta_tells_what_comes_out(name: str) -> None:
     """On the meta device: the dtype, shape and strides of the real output, and no values."""
-    args = arguments()[name]
+    args = (arguments() | contractions())[name]
     real = as_tuple(getattr(ops, name)(*args))
     on_meta = (arg.to("meta") if isinstance(arg, Tensor) else arg for arg in args)
     meta = as_tuple(getattr(ops, name)(*on_meta))
