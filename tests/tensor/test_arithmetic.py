@@ -154,7 +154,9 @@ def test_numbers_that_are_not_finite_give_floats() -> None:
 
 def test_add_and_mul_with_given_qparams() -> None:
     """hs.add and hs.mul quantize the exact result with the scale and zero point that are given."""
-    a = hs.quantize(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), hs.int8, axis=1, scale=0.5, zero_point=0)
+    a = hs.quantize(
+        torch.tensor([[1.0, 2.0], [3.0, 4.0]]), hs.int8, axis=1, scale=0.5, zero_point=0
+    )
     b = torch.tensor([[0.5, 0.5], [1.0, 1.0]])
     result = hs.add(a, b, scale=[0.5, 1.0], zero_point=[0, 3])
     assert result.int_repr().tolist() == [[3, 5], [8, 8]]
@@ -165,7 +167,9 @@ def test_add_and_mul_with_given_qparams() -> None:
 def test_add_refuses_what_means_nothing() -> None:
     """No quantized operand, a scale that is none, and NaN, each by its own error."""
     q, x = hs.quantize(torch.ones(2), hs.int8), torch.ones(2)
-    with pytest.raises(ArgumentTypeError, match=r"neither operand is a QTensor \(Tensor and Tensor\)"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"neither operand is a QTensor \(Tensor and Tensor\)"
+    ):
         hs.add(x, x, scale=1.0)
     with pytest.raises(ArgumentError, match="scale=0 is not a step"):
         hs.add(q, q, scale=0.0, zero_point=0)

@@ -48,7 +48,10 @@ def test_linear(x_granularity: Any, w_granularity: Any, codes: hs.QDType) -> Non
 
 def test_linear_per_group() -> None:
     """Groups along the summed axis: the float32 sum over the groups of their exact sums."""
-    x, w = quantized(3, 8, spec=QSpec(hs.int8)), quantized(5, 8, spec=QSpec(hs.int4, PerGroup(1, 4)))
+    x, w = (
+        quantized(3, 8, spec=QSpec(hs.int8)),
+        quantized(5, 8, spec=QSpec(hs.int4, PerGroup(1, 4))),
+    )
     expected = torch.zeros(3, 5)
     for group in range(2):
         cut = slice(4 * group, 4 * group + 4)

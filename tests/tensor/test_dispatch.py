@@ -88,7 +88,7 @@ IN_PLACE: dict[str, Operation] = {
     "resize_": lambda t: t.resize_(2),
     "relu inplace": lambda t: F.relu(t, inplace=True),
     "leaky inplace": lambda t: F.leaky_relu(t, inplace=True),
-    "leaky positional": lambda t: F.leaky_relu(t, 0.1, True),  # noqa: FBT003 (as people write it)
+    "leaky positional": lambda t: F.leaky_relu(t, 0.1, True),
     "hardtanh inplace": lambda t: F.hardtanh(t, inplace=True),
     "dropout inplace": lambda t: F.dropout(t, 0.5, training=True, inplace=True),
     "out": lambda t: torch.add(torch.ones(t.shape), 1, out=t),

@@ -96,7 +96,7 @@ def test_sums_are_exact() -> None:
     steps = q.int_repr().long() - 3
     scale = q.scale[0, 0].double()
     assert torch.equal(q.sum(1), (steps.sum(1) * scale).float())
-    assert torch.equal(q.mean(1, keepdim=True), (steps.double().mean(1, True) * scale).float())  # noqa: FBT003
+    assert torch.equal(q.mean(1, keepdim=True), (steps.double().mean(1, True) * scale).float())
     whole = hs.from_int_repr(q.int_repr(), hs.int8, scale=0.1, zero_point=3)
     assert torch.equal(whole.sum(), (steps.sum() * scale).float())
 

@@ -85,7 +85,11 @@ def test_load_in_a_fresh_process(tmp_path: Path) -> None:
     script = "import torch; print(torch.load('q.pt', weights_only=True).spec)"
     run = [sys.executable, "-c"]
     found = subprocess.run(
-        [*run, "import halfstep;" + script], cwd=tmp_path, capture_output=True, text=True, check=True
+        [*run, "import halfstep;" + script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert found.stdout.strip() == "QSpec(int4, PerChannel(axis=1))"
     refused = subprocess.run([*run, script], cwd=tmp_path, capture_output=True, text=True)
@@ -97,7 +101,12 @@ def test_load_in_a_fresh_process(tmp_path: Path) -> None:
 def test_parameters_stay_parameters(spec: QSpec) -> None:
     """nn.Parameter of a quantized tensor is both, also after copying and storing."""
     parameter = nn.Parameter(hs.quantize(X, spec), requires_grad=False)
-    for one in (parameter, copy.deepcopy(parameter), saved(parameter), pickle.loads(pickle.dumps(parameter))):
+    for one in (
+        parameter,
+        copy.deepcopy(parameter),
+        saved(parameter),
+        pickle.loads(pickle.dumps(parameter)),
+    ):
         assert isinstance(one, nn.Parameter)
         assert isinstance(one, QTensor)
         assert not one.requires_grad

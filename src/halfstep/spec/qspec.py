@@ -1,7 +1,7 @@
 """QSpec: the format of a quantized tensor, and nothing else."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -34,9 +34,10 @@ class QSpec:
 
     dtype: QDType
     granularity: Granularity
-    symmetric: bool
-    narrow_range: bool
-    float_zero_point: bool
+    # torch.compile reads these fields to call the constructor, whose flags go by name.
+    symmetric: bool = field(kw_only=True)
+    narrow_range: bool = field(kw_only=True)
+    float_zero_point: bool = field(kw_only=True)
 
     def __init__(
         self,

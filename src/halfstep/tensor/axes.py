@@ -58,7 +58,8 @@ def moved(
     if isinstance(granularity, PerToken) and axis == len(new_shape) - 1:
         return granularity
     _, size = _cut(granularity, shape)
-    return PerGroup(axis, max(new_shape[axis], 1) if _is_one_run(granularity, shape) else size)
+    # int: while a program is traced with dynamic shapes, a run's length is fixed by the format.
+    return PerGroup(axis, int(max(new_shape[axis], 1) if _is_one_run(granularity, shape) else size))
 
 
 def _all_kept(ndim: int) -> Granularity:
@@ -89,7 +90,7 @@ def reshaped(granularity: Granularity, shape: Shape, new_shape: Shape) -> Granul
         if fits and math.prod(new_shape[axis + 1 :]) == after:
             is_row = axis == len(new_shape) - 1 and new_shape[axis] == shape[old_axis]
             is_token = is_row and isinstance(granularity, PerToken)
-            found = PerToken() if is_token else PerGroup(axis, size)
+            found = PerToken() if is_token else PerGroup(axis, int(size))
             if _count(found, new_shape) == _count(granularity, shape):
                 return found
     raise _merged(granularity, shape, new_shape)

@@ -21,7 +21,13 @@ Move = Callable[[Tensor], Tensor]
 
 
 def view(func: Any, q: QTensor, args: Sequence[Any], result: Callable[[], QTensor]) -> Any:
-    """Build a view's result so that autograd and inference mode accept it as a view of ``q``."""
+    """Build a view's result so that autograd and inference mode accept it as a view of ``q``.
+
+    In a compiled program it is a tensor of its own: torch would rebuild a view that is returned
+    from its strides, which says nothing of scales.
+    """
+    if torch.compiler.is_compiling():
+        return result()
     with torch.inference_mode(mode=False):
         out = result()
     return return_and_correct_aliasing(func, (q, *args), {}, out)
