@@ -89,10 +89,10 @@ def test_tensor_and_number(name: str, number: float, case: Case) -> None:
 def test_scaling_keeps_the_integers(case: Case) -> None:
     """Times or by a positive number: the same integers under another scale."""
     q = quantized(case)
-    for scaled in (q * 2, 2 * q, q / 4, q * 0.5):
-        assert torch.equal(single(scaled).int_repr(), q.int_repr())
+    for scaled in map(single, (q * 2, 2 * q, q / 4, q * 0.5)):
+        assert torch.equal(scaled.int_repr(), q.int_repr())
         assert torch.equal(scaled.zero_point, q.zero_point)
-    assert torch.equal((q * 2).scale, q.scale * 2)
+    assert torch.equal(single(q * 2).scale, q.scale * 2)
 
 
 @given(case=cases(float_zero_point=False))

@@ -89,25 +89,39 @@ def test_inductor() -> None:
     assert found.axis == 1
 
 
+def test_dynamic_shapes() -> None:
+    """One compiled program serves several sizes, whatever the granularity."""
+    torch.compiler.reset()
+
+    def function(t: Tensor) -> Tensor:
+        return (t.transpose(0, 1) + 1).relu()
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+    for granularity in (PerChannel(0), PerToken(), PerGroup(1, 2)):
+        for rows in (4, 7):
+            q = hs.quantize(torch.randn(rows, 6), QSpec(hs.int8, granularity))
+            assert_same(compiled(q), function(q))
+
+
 class Net(nn.Module):
     """Three layers whose weights are quantized in different ways."""
 
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.linear, self.table = nn.Conv2d(3, 4, 3), nn.Linear(4, 8), nn.Embedding(9, 4)
-        specs = {
+        specs: dict[Any, QSpec] = {
             self.conv: QSpec(hs.int8, PerChannel(0), symmetric=True),
             self.linear: QSpec(hs.int4, PerGroup(1, 2), symmetric=True),
             self.table: QSpec(hs.uint8, PerChannel(0)),
         }
         for layer, spec in specs.items():
-            layer.weight = nn.Parameter(
-                hs.quantize(layer.weight.detach(), spec), requires_grad=False
-            )
+            weight = hs.quantize(layer.weight.detach(), spec)
+            layer.weight = nn.Parameter(weight, requires_grad=False)
 
     def forward(self, x: Tensor, rows: Tensor) -> Tensor:
-        pooled: Tensor = self.conv(x).mean((2, 3)) + self.table(rows)
-        return self.linear(pooled)
+        """An image and the rows of a table, added."""
+        result: Tensor = self.linear(self.conv(x).mean((2, 3)) + self.table(rows))
+        return result
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
@@ -124,7 +138,7 @@ def test_export() -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_export_saved_and_loaded() -> None:
-    """After run_decompositions a program of plain tensors is saved, loaded and computes the same."""
+    """After run_decompositions a program of plain tensors is saved, loaded, and the same."""
     net, inputs = Net().eval(), (torch.randn(2, 3, 6, 6), torch.tensor([1, 8]))
     program = torch.export.export(net, inputs).run_decompositions({})
     file = io.BytesIO()

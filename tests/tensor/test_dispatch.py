@@ -1,6 +1,7 @@
 """Whatever is called on a quantized tensor: right integers, right floats, or an error; no loss."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,12 +43,12 @@ FORMATS = (
 
 def tensors() -> list[QTensor]:
     """One tensor of each shape and format that fit each other."""
-    made = []
-    for shape in SHAPES:
-        for spec in FORMATS:
-            if shape or isinstance(spec.granularity, PerTensor):
-                made.append(hs.quantize(3 * torch.randn(shape), spec))
-    return made
+    return [
+        hs.quantize(3 * torch.randn(shape), spec)
+        for shape in SHAPES
+        for spec in FORMATS
+        if shape or isinstance(spec.granularity, PerTensor)
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(VALUES))
@@ -94,8 +95,8 @@ IN_PLACE: dict[str, Operation] = {
     "out": lambda t: torch.add(torch.ones(t.shape), 1, out=t),
     "matmul out": lambda t: torch.matmul(torch.ones(t.shape), torch.ones(t.shape).mT, out=t),
     "foreach": lambda t: torch._foreach_add_([t], 1.0),
-    "normal_": lambda t: torch.nn.init.normal_(t),
-    "kaiming": lambda t: torch.nn.init.kaiming_uniform_(t),
+    "normal_": torch.nn.init.normal_,
+    "kaiming": torch.nn.init.kaiming_uniform_,
     "index_put_": lambda t: t.index_put_((torch.tensor([0]),), torch.tensor(1.0)),
     "max_norm": lambda t: F.embedding(torch.tensor([0]), t, max_norm=0.1),
 }
@@ -146,8 +147,8 @@ def test_floats_may_be_changed_by_quantized_tensors() -> None:
 def test_no_fallback_names_the_operation() -> None:
     """Under no_fallback what would leave the integers raises, by the name that was called."""
     q = hs.quantize(torch.randn(4, 4), hs.int8)
-    calls = {
-        "aten.exp": lambda: q.exp(),
+    calls: dict[str, Callable[[], Any]] = {
+        "aten.exp": q.exp,
         "softmax": lambda: F.softmax(q, -1),
         "einsum": lambda: torch.einsum("ij->ji", q),
         "linear": lambda: F.linear(torch.ones(1, 4), q),

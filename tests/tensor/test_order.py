@@ -52,7 +52,7 @@ def test_order_is_that_of_the_floats(name: str, q: QTensor) -> None:
 @given(q=qtensors(max_bits=16, float_zero_point=False))
 @QUICK
 def test_clamp_is_within_half_a_step(q: QTensor) -> None:
-    """Bounds take their nearest codes, so no value is more than half a step from the clamped one."""
+    """Bounds take their nearest codes: no value is more than half a step from the clamped one."""
     low, high = -3.3 * float(q.scale.mean() if q.numel() else 1.0), 0.1
     result, exact = single(q.clamp(low, high)), q.floats(torch.float32).double().clamp(low, high)
     off = (result.floats(torch.float32).double() - exact).abs()
