@@ -1,7 +1,6 @@
 """Whatever is called on a quantized tensor: right integers, right floats, or an error; no loss."""
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -147,7 +146,7 @@ def test_floats_may_be_changed_by_quantized_tensors() -> None:
 def test_no_fallback_names_the_operation() -> None:
     """Under no_fallback what would leave the integers raises, by the name that was called."""
     q = hs.quantize(torch.randn(4, 4), hs.int8)
-    calls: dict[str, Callable[[], Any]] = {
+    calls: dict[str, Any] = {
         "aten.exp": q.exp,
         "softmax": lambda: F.softmax(q, -1),
         "einsum": lambda: torch.einsum("ij->ji", q),
@@ -224,7 +223,13 @@ def test_new_tensors_take_the_shape_only() -> None:
 def test_every_kind_of_result_has_scales_that_fit() -> None:
     """A chain through all classes keeps the invariant of the scale's shape at each step."""
     q = hs.quantize(torch.randn(2, 4, 6, 6), QSpec(hs.uint8, PerChannel(1)))
-    for step in (lambda t: t.relu(), lambda t: t * 0.5, lambda t: t + t, lambda t: t.flatten(2)):
+    steps: tuple[Operation, ...] = (
+        lambda t: t.relu(),
+        lambda t: t * 0.5,
+        lambda t: t + t,
+        lambda t: t.flatten(2),
+    )
+    for step in steps:
         q = step(q)
         assert_scale_fits(q)
         assert q.axis == 1
