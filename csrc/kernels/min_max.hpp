@@ -51,8 +51,16 @@ inline void min_max_runs(const Plan& plan, const Tile& tile, const float* x, Par
 }
 
 void min_max(const Job& job, std::int64_t first, std::int64_t last, Partial& partial) {
-    Scratch scratch;
     const Plan& plan = *job.plan;
+    const bool in_place = job.dtype[0] == DType::f32 && plan.step[0] == 1;
+    if (in_place && plan.pattern == Pattern::runs && !plan.prefetch) {
+        for_stretches(job, first, last, [&](const Tile& tile) {
+            const float* x = reinterpret_cast<const float*>(place_of(job, 0, tile));
+            min_max_runs(plan, tile, x, partial);
+        });
+        return;
+    }
+    Scratch scratch;
     for_tiles(job, first, last, [&](const Tile& tile) {
         const float* x = load_floats(job, 0, tile, scratch.x, scratch.raw);
         if (plan.pattern != Pattern::table) return min_max_runs(plan, tile, x, partial);

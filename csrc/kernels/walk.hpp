@@ -34,6 +34,17 @@ inline Tile tile_at(const Plan& plan, std::int64_t number) {
     return tile;
 }
 
+// The tile number `number`, which comes after `tile`: a step along the row where there is one, since
+// finding a place from its number costs divisions.
+inline Tile tile_after(const Plan& plan, const Tile& tile, std::int64_t number) {
+    if (tile.start + kTile >= plan.row) return tile_at(plan, number);
+    Tile next = tile;
+    next.start += kTile;
+    next.length = smaller(kTile, plan.row - next.start);
+    for (int k = 0; k < plan.operands; ++k) next.offset[k] += kTile * plan.step[k];
+    return next;
+}
+
 #if defined(__GNUC__)
 #define HALFSTEP_ALWAYS_INLINE inline __attribute__((always_inline))
 #else
@@ -58,10 +69,28 @@ HALFSTEP_ALWAYS_INLINE void prefetch(const Job& job, const Tile& tile) {
 // Calls body(tile) for the tiles [first, last).
 template <class Body>
 inline void for_tiles(const Job& job, std::int64_t first, std::int64_t last, Body body) {
-    for (std::int64_t number = first; number < last; ++number) {
-        if (job.plan->prefetch && number + 1 < last) prefetch(job, tile_at(*job.plan, number + 1));
-        const Tile tile = tile_at(*job.plan, number);
+    if (first >= last) return;
+    Tile tile = tile_at(*job.plan, first);
+    for (std::int64_t number = first + 1; number < last; ++number) {
+        const Tile next = tile_after(*job.plan, tile, number);
+        if (job.plan->prefetch) prefetch(job, next);
         body(tile);
+        tile = next;
+    }
+    body(tile);
+}
+
+// Calls body(tile) for the tiles [first, last), those of one row joined: for kernels that read where
+// the elements are, and need no buffers.
+template <class Body>
+inline void for_stretches(const Job& job, std::int64_t first, std::int64_t last, Body body) {
+    const std::int64_t per_row = tiles_per_row(*job.plan);
+    while (first < last) {
+        Tile tile = tile_at(*job.plan, first);
+        const std::int64_t tiles = smaller(last - first, per_row - first % per_row);
+        tile.length = smaller(tiles * kTile, job.plan->row - tile.start);
+        body(tile);
+        first += tiles;
     }
 }
 
