@@ -84,7 +84,7 @@ VIEWS: dict[str, Operation] = {
     "to": lambda t: t.to("cpu", copy=True),
 }
 
-# Always floats, or integers within half a step: the table in the room's design says which.
+# Results are within half a step where they stay quantized, and those of the floats elsewhere.
 VALUES: dict[str, Operation] = {
     "add number": lambda t: t + 1,
     "radd": lambda t: 2.5 + t,

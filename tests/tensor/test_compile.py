@@ -89,6 +89,7 @@ def test_inductor() -> None:
     assert found.axis == 1
 
 
+@pytest.mark.slow
 def test_dynamic_shapes() -> None:
     """One compiled program serves several sizes, whatever the granularity."""
     torch.compiler.reset()

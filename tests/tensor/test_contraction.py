@@ -195,7 +195,8 @@ def test_gradients_pass_by_and_through() -> None:
     x, w = torch.randn(3, 8, requires_grad=True), hs.quantize(torch.randn(4, 8), hs.int8, axis=0)
     bias = torch.zeros(4, requires_grad=True)
     F.linear(x, w, bias).sum().backward()
-    assert torch.allclose(x.grad, w.dequantize().sum(0).expand(3, 8)) if x.grad is not None else 0
+    assert x.grad is not None
+    assert torch.allclose(x.grad, w.dequantize().sum(0).expand(3, 8))
     weight = nn.Parameter(w)
     (F.linear(x, weight, bias) * 2).sum().backward()
     assert weight.grad is not None

@@ -83,6 +83,21 @@ def test_axis_is_short_for_per_channel() -> None:
     assert q.q_per_channel_zero_points().tolist() == [1] * 3
 
 
+def test_given_qparams_are_copied() -> None:
+    """Changing a scale or zero point after the call does not change the tensor."""
+    scale, zero_point = torch.ones(2, 1), torch.zeros(2, 1, dtype=torch.int32)
+    q = hs.quantize(X, hs.int8, axis=0, scale=scale, zero_point=zero_point)
+    made = [
+        q,
+        hs.from_int_repr(q.int_repr(), q.spec, scale=scale, zero_point=zero_point),
+        hs.add(q, q, scale=scale, zero_point=zero_point),
+    ]
+    before = [one.dequantize() for one in made]
+    scale.fill_(9)
+    zero_point.fill_(9)
+    assert all(map(torch.equal, before, (one.dequantize() for one in made)))
+
+
 REFUSED: dict[str, Callable[[], Any]] = {
     "is quantized already": lambda: hs.quantize(hs.quantize(X, hs.int8), hs.int4),
     "x is torch.int64": lambda: hs.quantize(torch.tensor([1]), hs.int8),
@@ -130,7 +145,7 @@ def test_nan_policies() -> None:
 
 
 def test_dequantize_of_lists_and_integers() -> None:
-    """Plain integers with qparams, a quantized tensor, and a list of both kinds of nothing else."""
+    """Plain integers with qparams, and a list of quantized tensors, which know their own."""
     ints = torch.tensor([[1, 2], [3, 4]], dtype=torch.int16)
     x = hs.dequantize(ints, scale=[0.5, 1.0], zero_point=[0, 1], axis=1, dtype=torch.float64)
     assert isinstance(x, Tensor)

@@ -101,6 +101,9 @@ def test_parameters_stay_parameters(spec: QSpec) -> None:
         assert isinstance(one, nn.Parameter)
         assert isinstance(one, QTensor)
         assert not one.requires_grad
+    trained = nn.Parameter(hs.quantize(X, spec))
+    assert saved(trained).requires_grad
+    assert copy.deepcopy(trained).requires_grad
 
 
 class Holder(nn.Module):

@@ -13,9 +13,10 @@ from torch import Tensor
 from halfstep.errors import ArgumentTypeError
 from halfstep.numerics import ops
 from halfstep.numerics.affine import spread
-from halfstep.numerics.checks import Qparam, resolve_qparams
+from halfstep.numerics.checks import Qparam
 from halfstep.spec import PerGroup
 from halfstep.tensor.axes import Kind
+from halfstep.tensor.create import own_qparams
 from halfstep.tensor.dispatch import operator
 from halfstep.tensor.fitting import fitted, is_known, result_dtype, result_spec
 from halfstep.tensor.moves import axis_of, kind_of, place, rebuilt, steps_of, wide
@@ -196,6 +197,6 @@ def _with_qparams(
         )
     value = func(_exact(first), _exact(second)).detach()
     spec = result_spec(operands, value.shape)
-    step, offset = resolve_qparams(value.shape, spec, scale, zero_point, value.device)
+    step, offset = own_qparams(value.shape, spec, scale, zero_point, value.device)
     ints = ops.quantize(value, step, offset, spec.qmin, spec.qmax, spec.dtype.storage, True)
     return QTensor.from_parts(ints, step, offset, spec, result_dtype(operands))

@@ -63,13 +63,21 @@ def quantize(
             raise ArgumentError("zero_point is given without scale: give both, or neither")
         step, offset = qparams_for_values(x, spec, nan)
     else:
-        step, offset = resolve_qparams(x.shape, spec, scale, zero_point, x.device)
+        step, offset = own_qparams(x.shape, spec, scale, zero_point, x.device)
     # Qparams from x's own range have seen every value: NaN has been refused there.
     check = nan == "raise" and scale is not None
     ints = ops.quantize(x, step, offset, spec.qmin, spec.qmax, spec.dtype.storage, check)
     if nan == "ignore":
         _report_nan(x)
     return QTensor.from_parts(ints, step, offset, spec, x.dtype)
+
+
+def own_qparams(
+    shape: torch.Size, spec: QSpec, scale: Qparam, zero_point: Qparam | None, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Checked qparams that share no memory with what the caller gave."""
+    step, offset = resolve_qparams(shape, spec, scale, zero_point, device)
+    return step.clone(), offset.clone()
 
 
 def _report_nan(x: Tensor) -> None:
@@ -115,7 +123,7 @@ def from_int_repr(
             f"dtype={dtype} is not a float dtype: it is what the tensor stands for"
         )
     spec = resolve_spec(spec, axis, ints.ndim)
-    step, offset = resolve_qparams(ints.shape, spec, scale, zero_point, ints.device)
+    step, offset = own_qparams(ints.shape, spec, scale, zero_point, ints.device)
     _check_codes(ints, spec)
     codes = torch.empty_like(ints, dtype=spec.dtype.storage).copy_(ints)
     return QTensor.from_parts(codes, step, offset, spec, dtype)

@@ -33,6 +33,7 @@ class QTensor(Questions, Dispatched):
     * ``zero_point``, int32 (float32 in the float-zero-point form), of scale's shape.
 
     ``hs.quantize`` and ``hs.from_int_repr`` make one; this constructor checks nothing.
+    ``torch.load(weights_only=True)`` reads one where halfstep has been imported before.
 
     >>> import halfstep as hs, torch
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -235,7 +236,7 @@ class QTensor(Questions, Dispatched):
         """Pickle as plain tensors, plain data and one function that torch is told to trust."""
         shape = tuple(self.shape) if self._spec.dtype.is_packed else None
         is_parameter = getattr(self, "_is_param", False)
-        plain = (self._spec.to_dict(), self.dtype, shape, is_parameter)
+        plain = (self._spec.to_dict(), self.dtype, shape, is_parameter, self.requires_grad)
         # Plain pickle knows no storage of uint16, so its bits travel as int16.
         codes = self._codes.view(torch.int16) if self._codes.dtype == torch.uint16 else self._codes
         return rebuild_qtensor, (codes, self._scale, self._zero_point, *plain)
@@ -274,6 +275,7 @@ def rebuild_qtensor(  # noqa: PLR0913, PLR0917  (a pickle holds plain positional
     dtype: torch.dtype,
     shape: Sequence[int] | None,
     is_parameter: bool,  # noqa: FBT001  (the same)
+    requires_grad: bool = False,  # noqa: FBT001, FBT002  (the same)
 ) -> QTensor:
     """The inverse of ``QTensor.__reduce_ex__``: from plain tensors and plain data."""
     read = QSpec.from_dict(spec)
@@ -281,6 +283,7 @@ def rebuild_qtensor(  # noqa: PLR0913, PLR0917  (a pickle holds plain positional
     made = QTensor(codes, scale, zero_point, read, dtype=dtype, shape=shape)
     if is_parameter:
         made._is_param = True
+    made.requires_grad_(requires_grad)
     return made
 
 
