@@ -21,7 +21,7 @@ with torch.no_grad():
         simulated = model(images)
     after = model(images)
 
-print(report)  # -> conv1  weight
+print(report)  # -> conv1  weight     23.1      0.00%
 print(f"weight {report['conv1']['weight'].sqnr:.1f} dB")  # -> weight 23.1 dB
 change = (simulated - before).norm() / before.norm()
 print(f"the output changes by {change:.1%}")  # -> the output changes by 1.8%

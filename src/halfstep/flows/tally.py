@@ -125,7 +125,7 @@ class SimulationReport(Mapping[str, dict[str, Tally]]):
 
     def __str__(self) -> str:
         rows = [(name, slot, tally) for name in self for slot, tally in self[name].items()]
-        width = max([len(name) for name, _, _ in rows], default=5)
+        width = max([len("layer"), *(len(name) for name, _, _ in rows)])
         lines = [f"{'layer':<{width}}  slot    SQNR dB  saturated"]
         for name, slot, tally in sorted(rows, key=lambda row: row[2].sqnr):
             share = "unknown" if tally.saturated is None else f"{tally.saturated:.2%}"
