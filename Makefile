@@ -58,3 +58,4 @@ test: check
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/tensor_ops.py
+	$(BIN)/python benchmarks/observers.py

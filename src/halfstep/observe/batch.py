@@ -14,6 +14,11 @@ from halfstep.numerics import ops
 from halfstep.numerics.blocks import block_sum
 
 
+def is_finite(lo: Tensor, hi: Tensor) -> bool:
+    """Whether all of both are finite, in few steps: only a finite number less itself is 0."""
+    return bool(((hi - hi) == (lo - lo)).all())
+
+
 def finite_range(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """The least and greatest finite float32 of each block; inf and -inf where there is none."""
     values = x.float()
@@ -39,6 +44,8 @@ def moving_average(old: Tensor, new: Tensor, momentum: float) -> Tensor:
     A block without values so far, or in this batch, is infinite there; NaN stays.
     """
     moved = old + momentum * (new - old)
+    if not torch.compiler.is_compiling() and is_finite(moved, moved):
+        return moved
     return torch.where(old.isinf(), new, torch.where(new.isinf(), old, moved))
 
 

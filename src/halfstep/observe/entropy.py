@@ -12,6 +12,7 @@ LEAST_CELLS = 2048
 CELLS_PER_LEVEL = 16
 MOST_LEVELS = 1 << 12  # beyond, clipping never pays: the full range is kept
 CANDIDATES = 128
+CHUNK = 1 << 18  # candidates times levels times scales that are looked at together
 LEAST_Q = 1e-4  # of what is kept: a clipped value in an empty cell is not infinitely surprising
 
 
@@ -47,28 +48,31 @@ def _before(cells: Tensor) -> Tensor:
 
 
 def divergence(cells: Cells, start: Tensor, stop: Tensor, levels: int) -> Tensor:
-    """KL(P || Q) of keeping the cells from ``start`` (S,) up to ``stop`` (S,); float64 (S,).
+    """KL(P || Q) of keeping the cells from ``start`` up to ``stop``, both (K, S); float64 (K, S).
 
     P: the counts kept, with what lies outside added to the first and the last cell. Q: the counts
     kept, merged to ``levels`` groups and spread evenly over the cells of a group in which P is not
     0; both divided by their sums. Where only Q is 0 it counts as 10^-4.
     """
+
+    def take(part: Tensor, at: Tensor) -> Tensor:
+        return part.expand(at.shape[0], -1, -1).gather(-1, at)
+
     first, last = start.unsqueeze(-1), stop.unsqueeze(-1) - 1
     group = torch.arange(levels + 1, device=start.device)
     bounds = first + group * (last + 1 - first) // levels
-    mass, filled = (part.gather(-1, bounds).diff(dim=-1) for part in (cells.below, cells.filled))
+    mass, filled = (take(part, bounds).diff(dim=-1) for part in (cells.below, cells.filled))
     total = cells.below[:, -1:]
-    under, over = cells.below.gather(-1, first), total - cells.below.gather(-1, last + 1)
+    under, over = take(cells.below, first), total - take(cells.below, last + 1)
     inside = total - under - over
-    entropy = cells.entropy.gather(-1, last + 1) - cells.entropy.gather(-1, first)
+    entropy = take(cells.entropy, last + 1) - take(cells.entropy, first)
     for end, extra, at in ((first, under, 0), (last, over, -1)):
-        count = cells.counts.gather(-1, end).squeeze(-1)
-        clipped = extra.squeeze(-1)
-        sums = count + clipped
-        entropy[:, 0] += torch.xlogy(sums, sums) - torch.xlogy(count, count)
-        filled[:, at] += (clipped > 0) & (count == 0)
+        count = take(cells.counts, end)
+        entropy += torch.xlogy(count + extra, count + extra) - torch.xlogy(count, count)
+        filled[..., at] += ((extra > 0) & (count == 0)).squeeze(-1)
     level = torch.where(mass > 0, mass / filled.clamp(min=1.0), LEAST_Q * inside).log()
-    cross = (mass * level).sum(-1, keepdim=True) + under * level[:, :1] + over * level[:, -1:]
+    cross = (mass * level).sum(-1, keepdim=True)
+    cross += under * level[..., :1] + over * level[..., -1:]
     # sum p ln(p / q) with p = P / total and q = Q / inside
     kl = (entropy - cross) / total - total.log() + inside.log()
     return torch.where(inside > 0, kl, torch.inf).squeeze(-1)
@@ -88,18 +92,25 @@ def least_divergence(bins: Bins, levels: int) -> tuple[Tensor, Tensor]:
     count = max(LEAST_CELLS, CELLS_PER_LEVEL * levels)
     share = torch.arange(count + 1, dtype=torch.float64, device=lo.device) / count
     points = lo.unsqueeze(-1) * (1 - share) + hi.unsqueeze(-1) * share
-    cells = make_cells(bins, points)
     span = torch.where(hi > lo, hi - lo, 1.0)
     zero = (-lo / span * count).round().long()
-    start, stop = torch.zeros_like(zero), torch.full_like(zero, count)
-    best = divergence(cells, start, stop, levels)
-    longer = torch.maximum(zero, count - zero)
-    for candidate in range(CANDIDATES - 1, 0, -1):
-        cap = longer * candidate // CANDIDATES
-        first, last = (zero - cap).clamp(min=0), (zero + cap).clamp(max=count)
-        kl = divergence(cells, first, last, levels)
-        better = (kl < best) & (last - first >= levels)
-        best = torch.where(better, kl, best)
-        start, stop = torch.where(better, first, start), torch.where(better, last, stop)
-    ends = (points.gather(-1, at.unsqueeze(-1)).squeeze(-1).float() for at in (start, stop))
+    start, stop = _candidates(zero, count)
+    size = max(1, CHUNK // (levels * lo.numel()))
+    cells = make_cells(bins, points)
+    divergences = [
+        divergence(cells, first, last, levels)
+        for first, last in zip(start.split(size), stop.split(size), strict=True)
+    ]
+    kl = torch.cat(divergences).masked_fill(stop - start < levels, torch.inf)
+    # The widest of the best: candidates shrink.
+    order = torch.arange(CANDIDATES, device=lo.device).unsqueeze(-1)
+    best = torch.where(kl == kl.amin(0), order, CANDIDATES - 1).amin(0, keepdim=True)
+    ends = (points.gather(-1, at.gather(0, best).T).squeeze(-1).float() for at in (start, stop))
     return next(ends), next(ends)
+
+
+def _candidates(zero: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """First and last cells (K, S) around the cell of 0 (S,), from all ``count`` cells downwards."""
+    caps = torch.arange(CANDIDATES, 0, -1, device=zero.device).unsqueeze(-1)
+    cap = torch.maximum(zero, count - zero) * caps // CANDIDATES
+    return (zero - cap).clamp(min=0), (zero + cap).clamp(max=count)

@@ -11,7 +11,7 @@ from halfstep.errors import ArgumentError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
 from halfstep.numerics.ranges import qparams_for_range
-from halfstep.observe.batch import count_non_finite, finite_range, non_finite_error
+from halfstep.observe.batch import count_non_finite, finite_range, is_finite, non_finite_error
 from halfstep.observe.buffers import SizedBuffers
 from halfstep.observe.by_hand import Bound, check_range_fits, checked_range, in_place
 from halfstep.spec import PerChannel, PerTensor, QDType, QSpec
@@ -89,10 +89,13 @@ class Observer(SizedBuffers):
             raise ArgumentError(
                 f"{self._who()} has seen no data: run batches through it, or call set_range(lo, hi)"
             )
+        compiling = torch.compiler.is_compiling()
+        if not compiling and is_finite(self.min_val, self.max_val):
+            return self._find_range()
         unseen = self.min_val > self.max_val
-        bad = ~unseen & ~(self.min_val.isfinite() & self.max_val.isfinite())
-        if not torch.compiler.is_compiling() and bool(bad.any()):
-            raise non_finite_error(torch.stack([self.min_val, self.max_val]), self._who())
+        ends = torch.stack([self.min_val, self.max_val])
+        if not (compiling or bool((ends.isfinite() | unseen).all())):
+            raise non_finite_error(ends, self._who())
         lo, hi = self._find_range()
         return lo.masked_fill(unseen, 0.0), hi.masked_fill(unseen, 0.0)
 
@@ -190,7 +193,7 @@ class Observer(SizedBuffers):
         bad = None
         lo, hi = ops.min_max(x, shape)
         compiling = torch.compiler.is_compiling()
-        if (compiling and self.nonfinite == "ignore") or not (compiling or _is_finite(lo, hi)):
+        if (compiling and self.nonfinite == "ignore") or not (compiling or is_finite(lo, hi)):
             if self.nonfinite == "raise":
                 raise non_finite_error(x, self._who())
             lo, hi = finite_range(x, shape)
@@ -241,11 +244,6 @@ class Observer(SizedBuffers):
             return "none"
         ends = f"[{lo.min().item():g}, {hi.max().item():g}]"
         return ends if lo.numel() == 1 else f"{lo.numel()} within {ends}"
-
-
-def _is_finite(lo: Tensor, hi: Tensor) -> bool:
-    """Whether both are finite, with one look at the values."""
-    return bool(((hi - hi) == (lo - lo)).all())
 
 
 def reset_observers(model: nn.Module) -> int:
