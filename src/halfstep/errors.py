@@ -7,7 +7,7 @@
     ├── ArgumentTypeError (TypeError)      a value of the wrong type
     ├── FallbackError (RuntimeError)       an op would leave the integers under ``no_fallback``
     ├── MutationError (RuntimeError)       an in-place change of a quantized tensor
-    ├── FileFormatError (ValueError)       a file that is truncated, corrupt, hostile or of another kind
+    ├── FileFormatError (ValueError)       a file that is truncated, corrupt or of another kind
     └── MissingExtraError (ImportError)    an optional package is needed and not installed
 
 Every error is a ``HalfstepError`` and also the builtin that it specialises, so old ``except

@@ -88,3 +88,13 @@ def test_counts_must_be_whole_numbers_in_a_row() -> None:
     top = torch.full((1,), 130, dtype=torch.int32)
     with pytest.raises(ArgumentError, match=r"counts is torch\.float32"):
         ops.histogram_(torch.zeros(1, 129), torch.ones(3), top)
+
+
+@pytest.mark.skipif(
+    not native.is_loaded(), reason="the plain formula indexes, and so checks, itself"
+)
+def test_counts_must_have_a_row_for_each_scale() -> None:
+    """Counts that are too few for the scales never reach the kernel, which would write on."""
+    counts = torch.zeros(1, 129, dtype=torch.int64)
+    with pytest.raises(ArgumentError, match=r"counts has shape \(1, 129\), and top \(3,\)"):
+        native.histogram_(counts, torch.ones(3, 4).t()[0], torch.full((3,), 130, dtype=torch.int32))

@@ -12,7 +12,7 @@ from halfstep.errors import NonFiniteError
 
 
 def spread(qparam: Tensor, shape: torch.Size) -> Tensor:
-    """Repeat the grouped dimensions of a scale or zero point, so that it broadcasts to ``shape``."""
+    """Repeat the grouped dimensions of a scale or zero point, until it broadcasts to ``shape``."""
     for dim, (size, groups) in enumerate(zip(shape, qparam.shape, strict=True)):
         if 1 < groups < size:
             qparam = qparam.repeat_interleave(size // groups, dim)

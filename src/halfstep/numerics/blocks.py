@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def block_view(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """View x (d0, d1, ...) as (s0, d0 / s0, s1, d1 / s1, ...) for a scale of shape (s0, s1, ...)."""
+    """View x (d0, d1, ...) as (s0, d0 / s0, s1, d1 / s1, ...), for a scale (s0, s1, ...)."""
     sizes = [part for d, s in zip(x.shape, shape, strict=True) for part in (s, d // s if s else 0)]
     return x.reshape(sizes)
 

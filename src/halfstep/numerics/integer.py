@@ -32,7 +32,12 @@ def _finish(acc: Tensor, x_scale: Tensor, w_scale: Tensor, bias: Tensor | None) 
 
 
 def matmul(
-    a: Tensor, a_scale: Tensor, a_zero_point: Tensor, b: Tensor, b_scale: Tensor, b_zero_point: Tensor
+    a: Tensor,
+    a_scale: Tensor,
+    a_zero_point: Tensor,
+    b: Tensor,
+    b_scale: Tensor,
+    b_zero_point: Tensor,
 ) -> Tensor:
     """a (..., M, K) @ b (..., K, N), scales constant along K."""
     acc = centred(a, a_zero_point) @ centred(b, b_zero_point)
@@ -73,7 +78,10 @@ def conv(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """x (N, C, ...) convolved with w (O, C / groups, ...); padding is exact zero; w_scale (1|O, 1, ...)."""
+    """x (N, C, ...) convolved with w (O, C / groups, ...), whose scale is (1|O, 1, ...).
+
+    Padding is exact zero.
+    """
     acc = CONV[w.ndim](
         centred(x, x_zero_point), centred(w, w_zero_point), None, stride, padding, dilation, groups
     )
@@ -94,7 +102,10 @@ def conv_transpose(
     groups: int,
     dilation: Sequence[int],
 ) -> Tensor:
-    """x (N, C, ...) and w (C, O / groups, ...), the transpose of ``conv``; w_scale (1, 1|O / groups, ...)."""
+    """The transpose of ``conv``: x (N, C, ...), w (C, O / groups, ...) with scales per axis 1.
+
+    w_scale is (1, 1|O / groups, 1, ...).
+    """
     acc = CONV_TRANSPOSE[w.ndim](
         centred(x, x_zero_point),
         centred(w, w_zero_point),
@@ -121,7 +132,7 @@ def _channels(bias: Tensor | None, ndim: int) -> Tensor | None:
 def requantize(
     y: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int, dtype: torch.dtype
 ) -> Tensor:
-    """q = clamp(rne(y * (1 / scale) + zero_point), qmin, qmax), with 1 / scale rounded to float32."""
+    """q = clamp(rne(y * (1 / scale) + zero_point), qmin, qmax); 1 / scale is rounded to float32."""
     inverse = spread(scale.reciprocal(), y.shape)
     codes = (y.float() * inverse + spread(zero_point, y.shape).float()).round()
     return torch.empty_like(y, dtype=dtype).copy_(codes.clamp(qmin, qmax))

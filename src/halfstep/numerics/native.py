@@ -206,6 +206,11 @@ def histogram_(counts: Tensor, x: Tensor, top: Tensor) -> None:
         raise ArgumentError(
             f"counts is {counts.dtype} with strides {counts.stride()}: give contiguous int64"
         )
+    if counts.shape[:-1] != top.shape:
+        raise ArgumentError(
+            f"counts has shape {tuple(counts.shape)}, and top {tuple(top.shape)}: give counts one "
+            "dimension more, the bins"
+        )
     bins = counts.shape[-1]
     shift = histogram.MANTISSA_BITS - histogram.mantissa_bits_of(bins)
     base = histogram.window_base(top, bins).contiguous()

@@ -11,7 +11,16 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from halfstep.numerics import affine, blocks, histogram, integer, learnable, native, packing, qparams
+from halfstep.numerics import (
+    affine,
+    blocks,
+    histogram,
+    integer,
+    learnable,
+    native,
+    packing,
+    qparams,
+)
 
 Op: TypeAlias = Callable[..., Tensor]
 MultiOp: TypeAlias = Callable[..., tuple[Tensor, ...]]
@@ -20,7 +29,9 @@ MultiOp: TypeAlias = Callable[..., tuple[Tensor, ...]]
 LIBRARY: Any = torch.library.Library("halfstep", "DEF")
 _QPARAMS = "Tensor scale, Tensor zero_point"
 _BOUNDS = "int qmin, int qmax"
-_OPERANDS = "Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point"
+_OPERANDS = (
+    "Tensor x, Tensor x_scale, Tensor x_zero_point, Tensor w, Tensor w_scale, Tensor w_zero_point"
+)
 
 
 def _register(
@@ -46,7 +57,9 @@ def _like_scale(scale: Tensor, *dtypes: torch.dtype) -> tuple[Tensor, ...]:
 quantize: Op = _register(
     f"quantize(Tensor x, {_QPARAMS}, {_BOUNDS}, ScalarType dtype, bool check_nan=False) -> Tensor",
     affine.quantize,
-    lambda x, scale, zero_point, qmin, qmax, dtype, check_nan=False: torch.empty_like(x, dtype=dtype),
+    lambda x, scale, zero_point, qmin, qmax, dtype, check_nan=False: torch.empty_like(
+        x, dtype=dtype
+    ),
     native.quantize,
 )
 dequantize: Op = _register(
@@ -127,7 +140,7 @@ matmul: Op = _register(
     "matmul(Tensor a, Tensor a_scale, Tensor a_zero_point, "
     "Tensor b, Tensor b_scale, Tensor b_zero_point) -> Tensor",
     integer.matmul,
-    lambda a, a_scale, a_zero_point, b, *_: (a.float() @ b.float()),
+    lambda a, a_scale, a_zero_point, b, *_: a.float() @ b.float(),
 )
 linear: Op = _register(
     f"linear({_OPERANDS}, Tensor? bias=None) -> Tensor",
@@ -140,17 +153,17 @@ conv: Op = _register(
     f"conv({_OPERANDS}, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, "
     "SymInt groups) -> Tensor",
     integer.conv,
-    lambda x, x_scale, x_zero_point, w, w_scale, w_zero_point, bias, *rest: (
-        integer.CONV[w.ndim](x.float(), w.float(), None, *rest)
+    lambda x, x_scale, x_zero_point, w, w_scale, w_zero_point, bias, *rest: integer.CONV[w.ndim](
+        x.float(), w.float(), None, *rest
     ),
 )
 conv_transpose: Op = _register(
     f"conv_transpose({_OPERANDS}, Tensor? bias, SymInt[] stride, SymInt[] padding, "
     "SymInt[] output_padding, SymInt groups, SymInt[] dilation) -> Tensor",
     integer.conv_transpose,
-    lambda x, x_scale, x_zero_point, w, w_scale, w_zero_point, bias, *rest: (
-        integer.CONV_TRANSPOSE[w.ndim](x.float(), w.float(), None, *rest)
-    ),
+    lambda x, x_scale, x_zero_point, w, w_scale, w_zero_point, bias, *rest: integer.CONV_TRANSPOSE[
+        w.ndim
+    ](x.float(), w.float(), None, *rest),
 )
 requantize: Op = _register(
     f"requantize(Tensor y, {_QPARAMS}, {_BOUNDS}, ScalarType dtype) -> Tensor",

@@ -25,9 +25,7 @@ def unpack(packed: Tensor, bits: int, signed: bool, shape: Sequence[int]) -> Ten
     """The codes of ``pack``, as a contiguous int8 or uint8 tensor of ``shape``."""
     numel = torch.Size(shape).numel()
     shifts = torch.arange(0, 8, bits, dtype=torch.uint8, device=packed.device)
-    codes = (packed.unsqueeze(1) >> shifts) & (2**bits - 1)
-    codes = codes.reshape(-1)[:numel].reshape(list(shape))
-    if not signed:
-        return codes
+    spread = (packed.unsqueeze(1) >> shifts) & (2**bits - 1)
+    codes: Tensor = spread.reshape(-1)[:numel].reshape(list(shape))
     sign = 2 ** (bits - 1)
-    return (codes.to(torch.int8) ^ sign) - sign
+    return (codes.to(torch.int8) ^ sign).sub(sign) if signed else codes

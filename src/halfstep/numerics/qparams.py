@@ -3,7 +3,9 @@
 import torch
 from torch import Tensor
 
-SMALLEST_SCALE = 2.0**-126  # the least normal float32: x / scale stays exact enough, 1 / scale finite
+SMALLEST_SCALE = (
+    2.0**-126
+)  # the least normal float32: x / scale stays exact enough, 1 / scale finite
 LARGEST = torch.finfo(torch.float32).max
 
 

@@ -36,4 +36,5 @@ def qparams_for_values(x: Tensor, spec: QSpec, nan: str = "raise") -> tuple[Tens
     # 0 is in every range, so a value put in place of those that are not finite changes nothing.
     finite = x.float()
     finite = finite.masked_fill(~finite.isfinite(), 0.0)
-    return qparams_for_range(*ops.min_max(finite, shape), spec)
+    lo, hi = ops.min_max(finite, shape)
+    return qparams_for_range(lo, hi, spec)
