@@ -40,6 +40,19 @@ def test_keeps_the_dtype(dtype: torch.dtype) -> None:
     assert FakeQuantize(MinMaxObserver(int8))(torch.randn(3, 4, dtype=dtype)).dtype == dtype
 
 
+@pytest.mark.parametrize("form", ["plain", "learnable"])
+def test_scale_stays_float32(form: str) -> None:
+    """A model converted to bfloat16 keeps its scales, and learned ones still train."""
+    module = FakeQuantize(MinMaxObserver(int8), learnable=form == "learnable")
+    x = torch.randn(3, 4)
+    expected = module(x).bfloat16()
+    module.freeze().bfloat16()
+    assert module.scale.dtype == torch.float32
+    y = module(x.bfloat16().requires_grad_())
+    y.sum().backward()
+    assert (y - expected).abs().max() <= 1.1 * module.scale.max()
+
+
 def test_switches_are_separate() -> None:
     """Observe only, quantize only, both, neither."""
     module, x = FakeQuantize(MinMaxObserver(uint8)), torch.tensor([0.0, 0.503, 2.55])

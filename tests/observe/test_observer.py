@@ -197,6 +197,18 @@ def test_state_goes_everywhere(kind: str, spec: QSpec) -> None:
 
 
 @ALL
+@pytest.mark.parametrize("dtype", FLOAT_DTYPES, ids=str)
+def test_range_stays_float32(kind: str, dtype: torch.dtype) -> None:
+    """A model converted to half or double keeps its ranges in every bit."""
+    observer, expected = make(kind), make(kind)
+    for batch in (torch.randn(4, 6), 3 * torch.randn(4, 6)):
+        observer(batch), expected(batch)
+        nn.Sequential(observer).to(dtype)
+        assert same_state(observer, expected)
+        assert observer.min_val.dtype == torch.float32
+
+
+@ALL
 def test_reset_can_be_undone(kind: str) -> None:
     """A state saved before a reset brings everything back."""
     observer = make(kind, QSpec(int8, PerChannel(1)))

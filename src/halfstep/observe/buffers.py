@@ -1,6 +1,7 @@
 """A module whose tensors take their size from the data, and from a state that is loaded."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,7 +9,11 @@ from torch import Tensor, nn
 
 
 class SizedBuffers(nn.Module):
-    """A module of which a state loads whatever the sizes of its tensors are now."""
+    """A module of which a state loads whatever the sizes of its tensors are now.
+
+    Its tensors move between devices and keep their dtype: ranges and scales are float32 in a model
+    that is converted to half or double too.
+    """
 
     def resize(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """Give a buffer or a parameter another size and return it; equally many values are kept.
@@ -31,6 +36,13 @@ class SizedBuffers(nn.Module):
     def accepts(self, name: str, value: Tensor) -> bool:
         """Whether a tensor of another size may be loaded as ``name``."""
         return True
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *rest: Any, **options: Any) -> Any:
+        def move(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        return super()._apply(move, *rest, **options)  # type: ignore[no-untyped-call]  # torch's
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *rest: Any, **options: Any
