@@ -54,6 +54,14 @@ def test_one_number_holds_for_all_channels() -> None:
     assert observer.qparams()[0].shape == (1, 3)
 
 
+def test_a_range_may_be_one_point() -> None:
+    """lo == hi is a range: it is widened to hold 0, and [0, 0] is dead."""
+    observer = MinMaxObserver(QSpec(uint8, PerChannel(0)))
+    observer.set_range([2.55, 0.0], [2.55, 0.0])
+    assert observer.qparams()[0].tolist() == pytest.approx([0.01, 1.0])
+    assert observer.dead_channels() == [1]
+
+
 def test_groups_take_the_shape_of_scale() -> None:
     """Per group the range has scale's shape."""
     observer = MinMaxObserver(QSpec(uint8, PerGroup(1, 2)))

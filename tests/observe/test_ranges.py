@@ -131,6 +131,16 @@ def test_percentile_holds_its_share(kind: str, percentile: float) -> None:
         assert near[0].item() - width <= end.item() <= near[1].item() + width
 
 
+def test_percentile_is_linear_within_a_bin() -> None:
+    """Values spread evenly over a single bin have quantiles all over it."""
+    low, high = 1.0, 1.0 + 127 / 128 / 128
+    observer = PercentileObserver(uint8, percentile=50.0)
+    observer(torch.linspace(low, high, 1001))
+    lo, hi = observer.range()
+    assert lo.item() == pytest.approx(low + 0.25 * (high - low), abs=(high - low) / 100)
+    assert hi.item() == pytest.approx(low + 0.75 * (high - low), abs=(high - low) / 100)
+
+
 def test_percentile_of_a_symmetric_format_looks_at_magnitudes() -> None:
     """For a symmetric format the share is that of |x|."""
     observer = PercentileObserver(QSpec(int8, symmetric=True), percentile=80.0)
