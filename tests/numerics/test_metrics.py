@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from halfstep.numerics.metrics import cosine, max_error_in_steps, sqnr
+from halfstep.numerics.metrics import max_error_in_steps, sqnr, sqnr_of
 
 
 def test_sqnr_of_uniform_noise() -> None:
@@ -32,6 +32,19 @@ def test_the_ends_of_sqnr() -> None:
     assert sqnr(x, zero) == 0
 
 
+def test_sqnr_of_sums() -> None:
+    """The dB rule and its ends: no noise, no signal, NaN, infinities, quotients no float holds."""
+    inf, nan = math.inf, math.nan
+    assert sqnr_of(100.0, 1.0) == 20
+    assert sqnr_of(0.0, 0.0) == sqnr_of(2.0, 0.0) == sqnr_of(inf, 1.0) == inf
+    assert sqnr_of(0.0, 2.0) == sqnr_of(1.0, inf) == -inf
+    assert sqnr_of(1e300, 1e-300) == pytest.approx(6000)
+    for signal, noise in ((nan, 1.0), (1.0, nan), (nan, 0.0), (0.0, nan), (inf, inf)):
+        assert math.isnan(sqnr_of(signal, noise))
+    assert math.isnan(sqnr(torch.tensor([nan, 1.0]), torch.ones(2)))
+    assert math.isnan(sqnr(torch.zeros(2), torch.tensor([nan, 1.0])))
+
+
 def test_max_error_counts_in_steps() -> None:
     """The greatest error over its own scale, which broadcasts; 0 for empty tensors."""
     x = torch.tensor([[1.0, 2.0], [10.0, 20.0]])
@@ -39,13 +52,3 @@ def test_max_error_counts_in_steps() -> None:
     off = x + torch.tensor([[0.025, 0.0], [0.0, 5.0]])
     assert max_error_in_steps(x, off, scale) == pytest.approx(0.5)
     assert max_error_in_steps(x[:0], off[:0], scale) == 0
-
-
-def test_cosine_of_angles() -> None:
-    """1 along, 0 across, -1 against; two zero vectors count as equal, one as across."""
-    x, y = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 2.0])
-    assert cosine(x, 2 * x) == pytest.approx(1)
-    assert cosine(x, y) == pytest.approx(0)
-    assert cosine(x, -x) == pytest.approx(-1)
-    assert cosine(0 * x, 0 * x) == 1
-    assert cosine(x, 0 * x) == 0
