@@ -95,3 +95,41 @@ def test_recurrent_outputs_and_tokens() -> None:
         [hs.Rule("lstm", input=hs.uint8, output=hs.uint8), hs.Rule("embedding", output=hs.int8)],
     )
     assert set(observers) == {"lstm:input", "lstm", "embedding"}
+
+
+def test_attention_calibrates_by_type() -> None:
+    """A layer that is never called as a module is left out with a warning; the others are there."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    with pytest.warns(hs.HalfstepWarning, match="no data reached self_attn.out_proj") as caught:
+        observers = hs.calibrate(
+            layer, torch.randn(2, 5, 8), {nn.Linear: hs.MinMaxObserver(hs.int8)}
+        )
+    assert set(observers) == {"linear1", "linear2"}
+    assert caught[0].filename == __file__
+
+
+def test_a_fake_quantize_is_a_template_and_a_function_is_refused() -> None:
+    """Nothing that a recipe asks for is skipped without a word."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module = hs.FakeQuantize(hs.MovingAverageObserver(hs.uint8))
+    found = hs.calibrate(model, torch.randn(4, 2), [hs.Rule("0", output=module)])
+    assert isinstance(found["0"], hs.MovingAverageObserver)
+    with pytest.raises(hs.ArgumentTypeError, match=r"the output of 1 is to become .*a function"):
+        hs.calibrate(model, torch.randn(4, 2), [hs.Rule("1", output=torch.sign)])
+
+
+def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """``progress=True`` shows a bar on stderr; by default there is none without a terminal."""
+    recipe = {"conv": hs.MinMaxObserver(hs.int8)}
+    hs.calibrate(Small(), IMAGES, recipe)
+    assert capsys.readouterr().err == ""
+    hs.calibrate(Small(), IMAGES, recipe, progress=True)
+    assert "calibrating" in capsys.readouterr().err
+
+
+def test_a_function_takes_no_limits() -> None:
+    """``max_batches`` means nothing to a function that runs the model itself."""
+    with pytest.raises(hs.ArgumentError, match="leave out max_batches="):
+        hs.calibrate(
+            Small(), lambda m: m(IMAGES), {"conv": hs.MinMaxObserver(hs.int8)}, max_batches=1
+        )

@@ -80,3 +80,18 @@ def test_a_glob_leaves_out_layers_without_weights() -> None:
     ranking = hs.sensitivity(Small(), IMAGES, {"*": hs.int8})
     names = {one.layer for one in ranking}
     assert names == {"conv", "fc1", "fc2", "attention", "attention.out_proj"}
+
+
+def test_nan_comes_first() -> None:
+    """A layer that turns the output into NaN hurts most."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4))
+    recipe = {"0": hs.int8, "1": lambda w: w * float("nan"), "2": hs.int2}
+    ranking = hs.sensitivity(model, torch.randn(8, 4), recipe)
+    assert [one.layer for one in ranking] == ["1", "2", "0"]
+    assert math.isnan(ranking[0].sqnr)
+
+
+def test_progress_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """``progress=True`` shows a bar on stderr."""
+    hs.sensitivity(Small(), IMAGES, {"conv": hs.int8}, progress=True)
+    assert "sensitivity" in capsys.readouterr().err

@@ -60,6 +60,11 @@ def run_all(
 ) -> Iterator[Any]:
     """The model's output for each batch, in eval mode and without gradients."""
     if callable(batches) and not isinstance(batches, Iterable):
+        if max_batches is not None or forward is not None:
+            raise ArgumentError(
+                "batches is a function that runs the model itself: leave out max_batches= and "
+                "forward="
+            )
         with inference(model):
             yield batches(model)
         return

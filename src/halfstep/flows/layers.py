@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.observe import Observer
@@ -52,6 +53,12 @@ def as_rules(recipe: Recipe) -> list[Rule]:
 
 def _short_rule(match: Any, value: Any) -> Rule:
     if isinstance(value, Mapping):
+        known = {field.name for field in fields(Rule)} - {"match"}
+        if not known.issuperset(value):
+            raise ArgumentError(
+                f"the rule for {match!r} has {', '.join(map(repr, set(value) - known))}: "
+                f"allowed are {', '.join(sorted(known))}"
+            )
         return Rule(match, **value)
     return Rule(match, output=value) if isinstance(value, Observer) else Rule(match, weight=value)
 
@@ -75,6 +82,11 @@ def find_layers(model: nn.Module, recipe: Recipe) -> list[Layer]:
     """
     if not isinstance(model, nn.Module):
         raise ArgumentTypeError(f"model is a {type(model).__name__}: give a torch.nn.Module")
+    if hasattr(model, "_orig_mod"):
+        raise ArgumentError(
+            "the model is compiled, and compiled code sees no changes of its layers: give the "
+            "model that was compiled, and compile again inside or afterwards"
+        )
     rules = as_rules(recipe)
     found: dict[nn.Module, Layer] = {}
     used: set[int] = set()
@@ -102,6 +114,9 @@ def _matches(match: Any, name: str, module: nn.Module) -> bool:
 
 
 def _is_layer(module: nn.Module) -> bool:
+    """A module that computes: not a container, and not the maker of another module's weight."""
+    if isinstance(module, parametrize.ParametrizationList):
+        return False
     return not any(True for _ in module.children()) or bool(module._parameters)
 
 

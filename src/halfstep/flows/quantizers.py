@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from halfstep.errors import ArgumentTypeError
 from halfstep.flows.layers import Layer, as_target
 from halfstep.numerics import fake_quantize
 from halfstep.numerics.ranges import qparams_for_values
@@ -67,12 +68,20 @@ def make_quantizer(layer: Layer, slot: str) -> Callable[[Tensor], Tensor]:
     return quantizer
 
 
-def make_observer(layer: Layer, slot: str) -> Observer | None:
-    """The observer that a rule asks for, for one slot of one layer; None for other functions."""
+def make_observer(layer: Layer, slot: str) -> Observer:
+    """The observer that a rule asks for, for one slot of one layer; copied for each layer.
+
+    Raises ``ArgumentTypeError`` for a function, which has no range.
+    """
     target: Any = as_target(getattr(layer.rule, slot), f"the {slot} of {layer.title}")
-    if isinstance(target, Observer):
-        return copy.deepcopy(target)
     if isinstance(target, QSpec):
         made: Observer = (layer.rule.observer or MinMaxObserver)(target)
-        return made
-    return None
+    elif isinstance(target, Observer | FakeQuantize):
+        made = copy.deepcopy(target.observer if isinstance(target, FakeQuantize) else target)
+    else:
+        raise ArgumentTypeError(
+            f"the {slot} of {layer.title} is to become {target!r}, a function, which has no range "
+            "to observe: give a QSpec or an observer"
+        )
+    made.name = layer.title
+    return made

@@ -13,6 +13,7 @@ from halfstep.flows.batches import Batches, Forward, as_batches, run_all
 from halfstep.flows.layers import Layer, Recipe, find_layers
 from halfstep.flows.progress import steps
 from halfstep.flows.simulate import check_weights, is_affected, simulate
+from halfstep.numerics.metrics import sqnr_of
 from halfstep.spec import Rule
 
 
@@ -22,7 +23,7 @@ class Sensitivity:
 
     layer: its name.
     sqnr: signal-to-quantization-noise ratio of the output in dB, over all data; infinite where the
-        output does not change.
+        output does not change, and NaN where it is no number.
 
     >>> import halfstep as hs
     >>> print(hs.Sensitivity(layer="conv1", sqnr=21.53))
@@ -51,7 +52,10 @@ def sensitivity(
 
     over the float tensors of all outputs, y of the model and y' with one layer quantized.
     Arguments as for ``calibrate``; the recipe as for ``simulate``. The data runs once for each
-    layer and once more; the float outputs are kept.
+    layer and once more; the float outputs are kept. A layer whose output is NaN comes first.
+
+    Raises ``ArgumentError`` for a match that names no layer, for no batches, and for a model that
+    returns no float tensor.
 
     >>> import halfstep as hs, torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
@@ -75,7 +79,7 @@ def sensitivity(
         with simulate(model, [_only(layer)]):
             pairs = zip(reference, map(_floats, outputs()), strict=True)
             found.append(Sensitivity(layer=layer.name, sqnr=_sqnr(pairs)))
-    return sorted(found, key=lambda one: one.sqnr)
+    return sorted(found, key=lambda one: -math.inf if math.isnan(one.sqnr) else one.sqnr)
 
 
 def _only(layer: Layer) -> Rule:
@@ -94,6 +98,4 @@ def _sqnr(pairs: Iterator[tuple[list[Tensor], list[Tensor]]]) -> float:
         for y, approximation in zip(before, after, strict=True):
             signal += float(y.double().square().sum())
             noise += float((y.double() - approximation.double()).square().sum())
-    if noise == 0:
-        return math.inf
-    return 10 * math.log10(signal / noise) if signal else -math.inf
+    return sqnr_of(signal, noise)

@@ -14,6 +14,7 @@ from halfstep.flows.layers import Layer, Recipe, find_layers
 from halfstep.flows.quantizers import make_quantizer
 from halfstep.flows.tally import Counted, Named, SimulationReport
 from halfstep.flows.weights import WeightSite, WeightSwap, weight_names
+from halfstep.observe import FakeQuantize
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -28,10 +29,11 @@ def simulate(model: nn.Module, recipe: Recipe) -> Iterator[SimulationReport]:
 
     Ranges are those of the tensor at hand, or an observer's. Gradients flow straight through.
     Shared modules and tied weights are simulated once; of nested simulations the inner one wins.
-    On exit, also by an exception, the model is exactly as it was.
+    On exit, also by an exception, the model is exactly as it was. A deep copy made inside the
+    ``with`` stays simulated: use ``simulated`` for that.
 
     Yields a report of the error of each layer. Raises ``ArgumentError`` for a match that names no
-    layer.
+    layer, for a compiled model, and for weights that are computed from other parameters.
 
     >>> import halfstep as hs, torch
     >>> model = torch.nn.Linear(4, 4)
@@ -55,7 +57,7 @@ def simulated(model: Model, recipe: Recipe) -> Model:
 
     Observers and ``FakeQuantize`` become submodules of their layers (``weight_quantizer``,
     ``input_quantizer``, ``output_quantizer``), so ``state_dict`` holds their ranges and
-    ``parameters`` their learned scales.
+    ``parameters`` their learned scales. They go on observing, in eval mode too, until ``freeze()``.
 
     Raises ``ArgumentError`` for a match that names no layer.
 
@@ -98,6 +100,8 @@ class Simulation:
 
     def _quantizer(self, layer: Layer, slot: str, name: str) -> Named:
         quantizer = make_quantizer(layer, slot)
+        if isinstance(quantizer, FakeQuantize):
+            quantizer.observer.name = layer.title
         title = f"the {name} of {layer.title}"
         if not self.keep:
             self.counted[layer.name][name] = Counted(quantizer, title)

@@ -1,14 +1,15 @@
 """What a simulation did to each layer, counted while it runs, in constant memory."""
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from halfstep.errors import HalfstepError
+from halfstep.errors import ArgumentError, HalfstepError
 from halfstep.numerics import ops
+from halfstep.numerics.checks import resolve_qparams
+from halfstep.numerics.metrics import sqnr_of
 
 
 @dataclass(slots=True)
@@ -41,9 +42,7 @@ class Tally:
     @property
     def sqnr(self) -> float:
         """10 log10(signal / noise) in dB."""
-        if self.noise == 0:
-            return math.inf
-        return 10 * math.log10(self.signal / self.noise) if self.signal else -math.inf
+        return sqnr_of(self.signal, self.noise)
 
     @property
     def saturated(self) -> float | None:
@@ -58,7 +57,10 @@ def _clipped(x: Tensor, quantizer: object) -> int | None:
         return None
     if not getattr(quantizer, "quantizing", True):
         return 0
-    scale, zero_point = (one.reshape((1,) * x.ndim) if one.numel() == 1 else one for one in ask())
+    scale, zero_point = ask()
+    scale, zero_point = resolve_qparams(
+        x.shape, spec.normalized(x.ndim), scale, zero_point, x.device
+    )
     _, inside = ops.fake_quantize_with_mask(x, scale, zero_point, spec.qmin, spec.qmax)
     return x.numel() - int(inside.sum())
 
@@ -72,13 +74,18 @@ class Named:
     def __call__(self, x: Tensor) -> Tensor:
         """The quantized x."""
         try:
-            y = self.quantizer(x)
+            return self.quantized(x)
         except HalfstepError as error:
             raise type(error)(f"{self.title}: {error}") from error
-        if y.shape != x.shape:
-            raise HalfstepError(
-                f"{self.title}: the quantizer returned shape {tuple(y.shape)} for "
-                f"{tuple(x.shape)}: it must keep the shape"
+
+    def quantized(self, x: Tensor) -> Tensor:
+        """What the quantizer makes of x, which must be a tensor of x's shape."""
+        y: object = self.quantizer(x)
+        if not isinstance(y, Tensor) or y.shape != x.shape:
+            what = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+            raise ArgumentError(
+                f"the quantizer returned {what} for shape {tuple(x.shape)}: it must return a "
+                "tensor of the same shape"
             )
         return y
 
@@ -90,9 +97,9 @@ class Counted(Named):
         super().__init__(quantizer, title)
         self.tally = Tally()
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """The quantized x, counted."""
-        y = super().__call__(x)
+    def quantized(self, x: Tensor) -> Tensor:
+        """What the quantizer makes of x, counted."""
+        y = super().quantized(x)
         self.tally.add(x, y, self.quantizer)
         return y
 

@@ -1,26 +1,46 @@
-"""Simulated weights: while a model runs, its parameters are their quantized values.
+"""Simulated weights: while a model runs, its layers find the quantized values of their weights.
 
-A swap happens when the model, or any module on the way to a simulated layer, is called, and is
-undone when that call ends, whatever happens. So also weights that their layer's parent uses itself
-(attention's output projection) are simulated, and outside of a call the model is as it was.
+From the moment that the model, or any module on the way to a simulated layer, is called until that
+call ends, whatever happens, reading a simulated parameter gives its quantized value. It is computed
+where it is read: so also weights that a layer's parent uses itself (attention's output projection)
+are simulated, and a call that activation checkpointing repeats does the same work again. Outside of
+a call the model is as it was, and ``parameters()`` yields the originals at all times.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils.hooks import RemovableHandle
 
-_ORIGINAL = "_halfstep_original"
+from halfstep.errors import ArgumentError
 
 
 def weight_names(module: nn.Module) -> list[str]:
-    """The parameters of a module itself that are weights: floats of two or more dimensions."""
+    """The parameters of a module itself that are weights: floats of two or more dimensions.
+
+    Raises ``ArgumentError`` where the weight is computed from other parameters.
+    """
+    _refuse_computed(module)
     return [
         name
         for name, value in module._parameters.items()
         if value is not None and value.is_floating_point() and value.ndim > 1 and "bias" not in name
     ]
+
+
+def _refuse_computed(module: nn.Module) -> None:
+    """Weight and spectral normalization, of either kind, and other parametrizations."""
+    # The older kind keeps (weight_g, weight_v) or weight_orig, and a hook that makes the weight.
+    hooks = {type(hook).__name__ for hook in module._forward_pre_hooks.values()}
+    if parametrize.is_parametrized(module) or hooks & {"WeightNorm", "SpectralNorm"}:
+        raise ArgumentError(
+            f"the weight of {type(module).__name__} is computed from other parameters, and those "
+            "are not what is used: remove the parametrization first (remove_parametrizations, "
+            "remove_weight_norm or remove_spectral_norm of torch.nn.utils)"
+        )
 
 
 class WeightSite:
@@ -29,37 +49,38 @@ class WeightSite:
     def __init__(self, module: nn.Module, name: str, quantizer: Callable[[Tensor], Tensor]) -> None:
         self.module, self.name, self.quantizer = module, name, quantizer
 
-    def current(self) -> Tensor:
-        """The parameter as it is now."""
-        value = self.module._parameters[self.name]
-        assert value is not None  # noqa: S101  (weight_names has seen to it)
+    @property
+    def original(self) -> Tensor:
+        """The parameter itself, whatever reading it gives at the moment."""
+        parameters: dict[str, Any] = self.module._parameters
+        value: Tensor = dict.__getitem__(parameters, self.name)
         return value
 
-    def put(self, value: Tensor) -> None:
-        """Let the module use another tensor; recurrent layers list their weights once more."""
-        parameters: dict[str, Any] = self.module._parameters
-        parameters[self.name] = value
-        if isinstance(self.module, nn.RNNBase):
-            flat = self.module._flat_weights
-            flat[self.module._flat_weights_names.index(self.name)] = value
 
-    def quantized(self, original: Tensor) -> Tensor:
-        """The quantized values of the original."""
-        made = self.quantizer(original)
-        if made is original:  # a quantizer that changes nothing; the mark must not land on it
-            made = original.view_as(original)
-        setattr(made, _ORIGINAL, original)
-        return made
+class _Quantized(dict[str, Any]):
+    """The parameters of a module, of which some read as their quantized values."""
+
+    def __init__(self, original: dict[str, Any], read: dict[str, Callable[[], Tensor]]) -> None:
+        super().__init__(original)
+        self._read = read
+
+    def __getitem__(self, name: str) -> Any:
+        """The quantized value of a simulated parameter; any other as it is."""
+        return self._read[name]() if name in self._read else super().__getitem__(name)
 
 
 class WeightSwap:
-    """The simulated weights of one recipe; tied weights are quantized once."""
+    """The simulated weights of one recipe; tied weights are quantized once for a call."""
 
     def __init__(self, model: nn.Module, sites: list[WeightSite]) -> None:
-        self.sites = sites
-        self._replaced: list[Tensor] = []
+        self._sites: dict[nn.Module, list[WeightSite]] = {}
+        for site in sites:
+            self._sites.setdefault(site.module, []).append(site)
+        self._tied: set[Tensor] = set()
+        self._entrances = list(_entrances(model, set(self._sites)))
         self._running: list[nn.Module] = []
-        self._entrances = list(_entrances(model, {site.module for site in sites}))
+        self._values: dict[Tensor, Tensor] = {}
+        self._before: list[tuple[nn.Module, str, Any]] = []
 
     def attach(self) -> list[RemovableHandle]:
         """Hook the swap to every module whose call may use one of the weights."""
@@ -74,24 +95,20 @@ class WeightSwap:
         ]
 
     def enter(self, module: nn.Module, args: Any) -> None:
-        """Before a call: quantize all weights, unless an outer call has."""
+        """Before a call: let the weights read as quantized; a layer computes its own anew."""
         if module in self._running:  # a call that was interrupted (Ctrl-C) never left
             del self._running[self._running.index(module) :]
         if not self._running:
             self.restore()
             self._swap()
         self._running.append(module)
-
-    def _swap(self) -> None:
-        made: dict[Tensor, Tensor] = {}
-        # First all values, then all swaps: an error leaves the model as it was.
-        for site in self.sites:
-            original = getattr(site.current(), _ORIGINAL, site.current())
-            if original not in made:
-                made[original] = site.quantized(original)
-        self._replaced = [site.current() for site in self.sites]
-        for site in self.sites:
-            site.put(made[getattr(site.current(), _ORIGINAL, site.current())])
+        for site in self._sites.get(module, []):
+            if site.original not in self._tied:
+                self._values.pop(site.original, None)
+        if isinstance(module, nn.RNNBase) and module in self._sites:
+            self._put(
+                module, "_flat_weights", [getattr(module, n) for n in module._flat_weights_names]
+            )
 
     def leave(self, module: nn.Module, args: Any, output: Any) -> None:
         """After a call, also one that failed: give the weights back."""
@@ -101,10 +118,31 @@ class WeightSwap:
             self.restore()
 
     def restore(self) -> None:
-        """Give the weights back, if they are swapped."""
-        for site, value in zip(self.sites, self._replaced, strict=False):
-            site.put(value)
-        self._replaced = []
+        """Let the weights read as they are, if they are swapped."""
+        for module, attribute, value in reversed(self._before):
+            vars(module)[attribute] = value
+        self._before, self._values, self._tied = [], {}, set()
+
+    def _swap(self) -> None:
+        uses = Counter(site.original for sites in self._sites.values() for site in sites)
+        self._tied = {original for original, count in uses.items() if count > 1}
+        for module, sites in self._sites.items():
+            read = {site.name: self._reader(site) for site in sites}
+            self._put(module, "_parameters", _Quantized(module._parameters, read))
+
+    def _put(self, module: nn.Module, attribute: str, value: Any) -> None:
+        self._before.append((module, attribute, vars(module)[attribute]))
+        vars(module)[attribute] = value
+
+    def _reader(self, site: WeightSite) -> Callable[[], Tensor]:
+        original = site.original
+
+        def read() -> Tensor:
+            if original not in self._values:
+                self._values[original] = site.quantizer(original)
+            return self._values[original]
+
+        return read
 
 
 def _entrances(model: nn.Module, layers: set[nn.Module]) -> Iterator[nn.Module]:
