@@ -1,0 +1,85 @@
+"""The captured model as an object: a copy of the user's, whose captured modules run programs."""
+
+import copy
+import inspect
+from functools import cached_property
+from typing import Any
+
+from torch import nn
+
+from halfstep.errors import ArgumentError
+from halfstep.graph.capture import Captured
+from halfstep.graph.check import check
+from halfstep.graph.export import arguments
+from halfstep.graph.program import Program
+from halfstep.graph.run import Plan
+
+
+def product(model: nn.Module, *captured: Captured) -> nn.Module:
+    """A copy of the model in which every captured module runs its program.
+
+    It is of the model's class, with its attributes, methods, submodules and state; the programs
+    read the parameters of the copy. Given a capture in ``train`` and one in ``eval`` mode, the
+    module's mode picks the program; given one, that one runs in both modes. Forward hooks of
+    modules inside a captured one are not called.
+
+    Raises ``ArgumentError`` when a program does not fit the model.
+
+    >>> import torch
+    >>> from halfstep.graph.capture import capture
+    >>> from halfstep.graph.product import product
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()).eval()
+    >>> twin = product(model, capture(model, (torch.ones(1, 2),)))
+    >>> x = torch.randn(5, 2)
+    >>> type(twin), torch.equal(twin(x), model(x))
+    (<class 'torch.nn.modules.container.Sequential'>, True)
+    """
+    twin = copy.deepcopy(model)
+    modules = dict(twin.named_modules())
+    programs: dict[str, list[Program]] = {}
+    for each in captured:
+        for path, several in each.programs.items():
+            programs.setdefault(path, []).extend(several)
+    for path, found in programs.items():
+        if path not in modules:
+            raise ArgumentError(f"the model has no module {path}, which was captured")
+        for program in found:
+            check(program, modules[path])
+        modules[path].__dict__["forward"] = Forward(modules[path], found)
+    return twin
+
+
+class Forward:
+    """The forward of one captured module: an attribute of the object, not of its class.
+
+    So the class stays the user's, and the module is copied and pickled as any other.
+    """
+
+    def __init__(self, module: nn.Module, programs: list[Program]) -> None:
+        self.module = module
+        self.programs = programs
+        self.original = vars(module).get("forward")
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        original = self.original or type(self.module).forward.__get__(self.module)
+        return inspect.signature(original)
+
+    @cached_property
+    def plans(self) -> dict[bool, list[Plan]]:
+        """The plans to choose from in training and outside of it."""
+        every = [Plan(program) for program in self.programs]
+        return {
+            mode: [plan for plan in every if plan.program.training == mode] or every
+            for mode in (True, False)
+        }
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program of the module's mode and of this kind of arguments."""
+        given = arguments(self.__signature__, args, kwargs)
+        plans = self.plans[self.module.training]
+        fitting = next((plan for plan in plans[:-1] if plan.takes(given)), plans[-1])
+        return fitting.run(self.module, given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in ("module", "programs", "original")}

@@ -1,0 +1,164 @@
+"""Running a program: one flat loop over functions and slots."""
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from halfstep.errors import ArgumentError, ArgumentTypeError, HalfstepError
+from halfstep.graph import sizes
+from halfstep.graph.operators import GRAD_MODE, resolve, torch_value
+from halfstep.graph.program import Program, Step, TorchName
+from halfstep.graph.trees import Branch, Value, join, leaves, mapped, match
+
+Hook: TypeAlias = Callable[[Step, Any], Any]
+_Reader: TypeAlias = Callable[[list[Any]], Any]
+
+
+class Plan:
+    """A program made ready to run: operators looked up, values and constants in slots of a list.
+
+    Holds nothing of a model, so that one plan serves all copies of it, in any number of threads.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._slots: dict[str, int] = {}
+        self._initial: list[Any] = []
+        for name, tensor in program.constants.items():
+            self._initial[self._slot(name)] = tensor
+        self._parameters = [(self._slot(n), path) for n, path in program.parameters.items()]
+        for given in program.inputs:
+            self._slot(given.value.name)
+        self._dtypes = [torch_value(TorchName("dtype", g.dtype)) for g in program.inputs]
+        self._calls = [
+            (step, resolve(step.op), *self._readers(step), self._slot(step.name), dead)
+            for step, names in zip(program.steps, program.last_use, strict=True)
+            for dead in [[self._slot(name) for name in names]]
+        ]
+        self._outputs = mapped(program.outputs, self._output)
+        self._changes_grad_mode = any(step.op == GRAD_MODE for step in program.steps)
+        self._checked: set[tuple[torch.Size, ...]] = set()
+
+    def _slot(self, name: str) -> int:
+        if name not in self._slots:
+            self._slots[name] = self._add(None)
+        return self._slots[name]
+
+    def _add(self, value: Any) -> int:
+        self._initial.append(value)
+        return len(self._initial) - 1
+
+    def _output(self, leaf: Any) -> Any:
+        return self._slot(leaf.name) if isinstance(leaf, Value) else self._add(leaf)
+
+    def _readers(self, step: Step) -> tuple[_Reader, _Reader | None]:
+        """What takes a step's arguments out of the slots: by place, and by name if any are."""
+        by_place = self._tuple_reader(step.args)
+        if not step.kwargs:
+            return by_place, None
+        names, values = zip(*step.kwargs, strict=True)
+        read = self._tuple_reader(values)
+        return by_place, lambda slots: dict(zip(names, read(slots), strict=True))
+
+    def _tuple_reader(self, values: tuple[Any, ...]) -> _Reader:
+        if len(values) > 1 and not any(map(_is_built, values)):
+            return itemgetter(*(self._place(value) for value in values))
+        parts = [
+            self._tuple_reader(value) if _is_built(value) else itemgetter(self._place(value))
+            for value in values
+        ]
+        return lambda slots: tuple([part(slots) for part in parts])
+
+    def _place(self, value: Any) -> int:
+        if isinstance(value, Value):
+            return self._slot(value.name)
+        return self._add(mapped(value, _at_run_time))
+
+    def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
+        """What the program returns for these arguments, over the parameters of ``module``.
+
+        ``hook`` sees every step with what it brought, and returns what to use in its place.
+
+        Raises ``ArgumentError`` or ``ArgumentTypeError`` for arguments that it was not made for.
+        """
+        slots = self._initial.copy()
+        self._put_inputs(slots, given)
+        for slot, path in self._parameters:
+            slots[slot] = find(module, path)
+        if not self._changes_grad_mode:
+            self._loop(slots, hook)
+        else:
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # restored if a step fails
+                self._loop(slots, hook)
+        return join(mapped(self._outputs, slots.__getitem__))
+
+    def _loop(self, slots: list[Any], hook: Hook | None) -> None:
+        for step, function, args, kwargs, slot, dead in self._calls:
+            if kwargs is None:
+                value = function(*args(slots))
+            else:
+                value = function(*args(slots), **kwargs(slots))
+            slots[slot] = value if hook is None else hook(step, value)
+            for place in dead:
+                slots[place] = None
+
+    def takes(self, given: Branch) -> bool:
+        """Whether the program is for arguments of this kind."""
+        try:
+            self._tensors(given)
+        except HalfstepError:
+            return False
+        return True
+
+    def _tensors(self, given: Branch) -> list[Tensor]:
+        """The tensors among the arguments, in the order of the inputs."""
+        found = dict(match(self.program.arguments, given))
+        tensors = [found[expected.value] for expected in self.program.inputs]
+        for expected, dtype, tensor in zip(self.program.inputs, self._dtypes, tensors, strict=True):
+            if tensor.dtype != dtype or tensor.ndim != expected.ndim:
+                raise ArgumentTypeError(
+                    f"{expected.value.name} is {tensor.dtype} of {tensor.ndim} dimensions: the "
+                    f"model was captured with {dtype} of {expected.ndim}. Convert it, or capture "
+                    "the model with such an example"
+                )
+        return tensors
+
+    def _put_inputs(self, slots: list[Any], given: Branch) -> None:
+        tensors = self._tensors(given)
+        for expected, tensor in zip(self.program.inputs, tensors, strict=True):
+            slots[self._slots[expected.value.name]] = tensor
+        shapes = tuple(tensor.shape for tensor in tensors)
+        if shapes not in self._checked:
+            names = [expected.value.name for expected in self.program.inputs]
+            sizes.check(self.program.conditions, shapes, names)
+            self._checked.add(shapes)
+
+
+def find(module: nn.Module, path: str) -> Any:
+    """The parameter, buffer or tensor attribute at a path.
+
+    Raises ``ArgumentError`` when the module has none.
+    """
+    *owners, name = path.split(".")
+    owner = module
+    try:
+        for part in owners:
+            owner = owner._modules[part]  # type: ignore[assignment]  # None is caught below
+        for table in (owner._parameters, owner._buffers, vars(owner)):
+            if name in table:
+                return table[name]
+    except (KeyError, AttributeError):
+        pass
+    raise ArgumentError(f"{type(module).__name__} has no tensor {path}, which its program reads")
+
+
+def _is_built(value: Any) -> bool:
+    """Whether an argument is a tuple that has to be made anew in each run."""
+    return isinstance(value, tuple) and any(isinstance(leaf, Value) for leaf in leaves(value))
+
+
+def _at_run_time(value: Any) -> Any:
+    return torch_value(value) if isinstance(value, TorchName) else value
