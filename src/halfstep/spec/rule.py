@@ -36,9 +36,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         asked = [slot for slot in SLOTS if getattr(self, slot) is not None]
-        if self.keep_float and (asked or self.observer is not None):
+        given = asked + ["observer"] * (self.observer is not None)
+        if self.keep_float and given:
             raise ArgumentError(
-                f"the rule for {self.match!r} says keep_float=True and also {', '.join(asked)}: "
+                f"the rule for {self.match!r} says keep_float=True and also {', '.join(given)}: "
                 "leave one of them out"
             )
         if not asked and not self.keep_float:
