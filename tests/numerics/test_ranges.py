@@ -43,6 +43,19 @@ def test_infinities_do_not_widen_the_range() -> None:
         assert_same_bits(got, wanted)
 
 
+def test_what_is_not_finite_does_not_pull_a_range_to_zero() -> None:
+    """In the float-zero-point form 0 is in no range of itself: [100, 200] stays [100, 200]."""
+    finite = torch.tensor([[100.0, 200.0], [-7.0, -3.0], [0.0, 0.0]])
+    odd = torch.tensor([[math.inf, math.nan], [-math.inf, math.nan], [math.nan, math.inf]])
+    x = torch.cat([finite, odd], 1)
+    x[2] = odd[2, 0]  # nothing finite: an empty range
+    spec = QSpec(uint8, PerChannel(0), float_zero_point=True)
+    for got, wanted in zip(
+        qparams_for_values(x, spec, "ignore"), qparams_for_values(finite, spec), strict=True
+    ):
+        assert_same_bits(got, wanted)
+
+
 def test_nan_is_refused_or_left_out() -> None:
     """NaN raises, with the count, or is left out of the range; other policies do not exist."""
     x = torch.tensor([1.0, math.nan, -3.0])

@@ -1,11 +1,14 @@
 """Fake-quantize as users call it."""
 
+import math
+import re
+
 import pytest
 import torch
 from hypothesis import given
 from torch import Tensor
 
-from halfstep.errors import ArgumentTypeError
+from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.numerics import fake_quantize, learnable_fake_quantize, ops
 from halfstep.numerics.ranges import qparams_for_values
 from halfstep.spec import PerChannel, PerGroup, QSpec, int4, int8
@@ -89,3 +92,49 @@ def test_learnable_takes_floats_only() -> None:
         learnable_fake_quantize(
             torch.ones(2).int(), QSpec(int8), scale=torch.ones(1), zero_point=torch.zeros(1)
         )
+
+
+def test_learnable_takes_a_dtype_for_a_spec() -> None:
+    """An integer dtype means one scale for the whole tensor, as everywhere."""
+    x, step, zero = torch.randn(3, 4), torch.full((1, 1), 0.1), torch.zeros(1, 1)
+    wanted = learnable_fake_quantize(x, QSpec(int8), scale=step, zero_point=zero)
+    for spec in (int8, torch.int8):
+        assert_same_bits(learnable_fake_quantize(x, spec, scale=step, zero_point=zero), wanted)
+    axis = QSpec(int8, PerChannel(-1))
+    with pytest.raises(ArgumentError, match=r"of shape \(1, 4\)"):
+        learnable_fake_quantize(x, axis, scale=step, zero_point=zero)
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.1, math.nan, math.inf, 1e-40])
+def test_learnable_refuses_what_is_no_step(scale: float) -> None:
+    """A scale that no fake-quantize accepts is not trained either."""
+    steps = torch.tensor([[0.1], [scale]], requires_grad=True)
+    text = re.escape(f"scale={torch.tensor(scale).item():g} is not a step")
+    with pytest.raises(ArgumentError, match=text):
+        learnable_fake_quantize(
+            torch.ones(2, 3), QSpec(int8, PerChannel(0)), scale=steps, zero_point=torch.zeros(2, 1)
+        )
+
+
+def test_learnable_refuses_zero_points_without_an_integer() -> None:
+    """NaN rounds to no code, and the float-zero-point form to none by design."""
+    x, step = torch.ones(2), torch.ones(1)
+    with pytest.raises(ArgumentError, match="zero_point=nan is not finite"):
+        learnable_fake_quantize(x, int8, scale=step, zero_point=torch.tensor([math.nan]))
+    spec = QSpec(int8, float_zero_point=True)
+    with pytest.raises(ArgumentError, match="leave out float_zero_point"):
+        learnable_fake_quantize(x, spec, scale=step, zero_point=torch.zeros(1))
+
+
+def test_learnable_is_traced_without_a_look_at_values() -> None:
+    """On meta, and in one compiled graph, the scale is taken as it is."""
+    meta = torch.ones(2, device="meta")
+    assert learnable_fake_quantize(meta, int8, scale=meta[:1], zero_point=meta[:1]).is_meta
+    step, zero = torch.full((1,), 0.1), torch.zeros(1)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def compiled(x: Tensor) -> Tensor:
+        return learnable_fake_quantize(x, int8, scale=step, zero_point=zero)
+
+    x = torch.randn(8)
+    assert_same_bits(compiled(x), learnable_fake_quantize(x, int8, scale=step, zero_point=zero))

@@ -10,6 +10,17 @@ from torch import Tensor
 
 from halfstep.errors import NonFiniteError
 
+# The kernels and half of torch's operators cannot read these: they are computed as float32.
+FLOAT8 = frozenset(
+    (
+        torch.float8_e4m3fn,
+        torch.float8_e4m3fnuz,
+        torch.float8_e5m2,
+        torch.float8_e5m2fnuz,
+        torch.float8_e8m0fnu,
+    )
+)
+
 
 def spread(qparam: Tensor, shape: torch.Size) -> Tensor:
     """Repeat the grouped dimensions of a scale or zero point, until it broadcasts to ``shape``."""
@@ -58,7 +69,7 @@ def quantize(
 
 def nan_error(x: Tensor) -> NonFiniteError:
     """The error for NaN in an input that is to be quantized."""
-    count = int(x.isnan().sum())
+    count = int(x.float().isnan().sum())
     return NonFiniteError(
         f"x holds {count} NaN in {x.numel()} values: clean it, or pass nan='ignore' to quantize "
         "each NaN as 0"

@@ -14,10 +14,20 @@ from torch import Tensor
 from torch._subclasses import FakeTensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.numerics.affine import FLOAT8
 from halfstep.numerics.qparams import SMALLEST_SCALE
 from halfstep.spec import PerChannel, PerTensor, QDType, QSpec
 
 Qparam: TypeAlias = float | Sequence[float] | Tensor
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether values can be looked at: not while a program is traced, and not on ``meta``.
+
+    >>> has_values(torch.ones(2)), has_values(torch.ones(2, device="meta"))
+    (True, False)
+    """
+    return not (torch.compiler.is_compiling() or tensor.is_meta or isinstance(tensor, FakeTensor))
 
 
 def check_float(x: Any, verb: str) -> Tensor:
@@ -43,7 +53,12 @@ def check_float(x: Any, verb: str) -> Tensor:
         raise ArgumentTypeError(
             f"{verb} takes dense tensors, and x is {kind}: convert it, or quantize its parts"
         )
+    if x.dtype not in _FLOATS:
+        raise ArgumentTypeError(f"{verb} cannot read {x.dtype}: use {', '.join(map(str, _FLOATS))}")
     return x
+
+
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, *sorted(FLOAT8, key=str))
 
 
 def resolve_spec(spec: "QSpec | QDType | torch.dtype", axis: int | None, ndim: int) -> QSpec:
@@ -57,6 +72,23 @@ def resolve_spec(spec: "QSpec | QDType | torch.dtype", axis: int | None, ndim: i
         return spec.normalized(ndim)
     dtype = QDType.of(spec)
     return QSpec(dtype, PerTensor() if axis is None else PerChannel(axis)).normalized(ndim)
+
+
+def check_codes(ints: Tensor, spec: QSpec) -> None:
+    """Raise ``ArgumentError`` where an integer is not a code of ``spec``."""
+    if not (has_values(ints) and ints.numel()):
+        return
+    # Not every integer dtype has min and max; int64 has, and holds all but uint64's upper half.
+    narrow = ints if ints.dtype in _WITH_MIN_AND_MAX else ints.to(torch.int64)
+    low, high = (int(bound) for bound in torch.aminmax(narrow))
+    if low < spec.qmin or high > spec.qmax:
+        raise ArgumentError(
+            f"ints run from {low} to {high}, and {spec} holds [{spec.qmin}, {spec.qmax}]: "
+            "choose a wider dtype"
+        )
+
+
+_WITH_MIN_AND_MAX = (torch.int8, torch.uint8, torch.int16, torch.int32)
 
 
 def resolve_qparams(
@@ -76,16 +108,24 @@ def resolve_scale(shape: torch.Size, spec: QSpec, scale: Qparam, device: torch.d
     # A copy: a later change of the caller's tensor must not reach what was quantized with it.
     shaped = _to_scale_shape(given.detach(), "scale", shape, spec)
     resolved = shaped.to(torch.float32, copy=True)
-    if _has_values(resolved):
-        low = torch.where(resolved.isnan(), -math.inf, resolved)
-        bad = (low < SMALLEST_SCALE) | low.isinf()
-        if bool(bad.any()):
-            value = given.flatten()[_first(bad, given)].item()
-            raise ArgumentError(
-                f"scale={value:g} is not a step: allowed are finite numbers from "
-                f"{SMALLEST_SCALE:g} (the least normal float32) upwards"
-            )
+    if has_values(resolved):
+        check_steps(resolved, given)
     return resolved
+
+
+def check_steps(scale: Tensor, given: Tensor | None = None) -> None:
+    """Raise ``ArgumentError`` where a float32 scale is no normal positive number.
+
+    given: what the scale was made of, to be named in the error as the caller wrote it.
+    """
+    good = (scale >= SMALLEST_SCALE) & (scale < math.inf)
+    if not bool(good.all()):
+        given = scale if given is None else given
+        value = given.flatten()[_first(~good, given)].item()
+        raise ArgumentError(
+            f"scale={value:g} is not a step: allowed are finite numbers from "
+            f"{SMALLEST_SCALE:g} (the least normal float32) upwards"
+        )
 
 
 def resolve_zero_point(
@@ -101,17 +141,16 @@ def resolve_zero_point(
         zero_point = 0
     given = _as_tensor(zero_point, "zero_point", device).detach()
     resolved = _to_scale_shape(given, "zero_point", shape, spec)
-    if _has_values(resolved):
+    if has_values(resolved):
         _check_zero_point(given, spec)
     return resolved.to(spec.zero_point_dtype, copy=True)
 
 
 def _check_zero_point(given: Tensor, spec: QSpec) -> None:
-    values = given.double()
     if spec.float_zero_point:
-        why = "is not finite: allowed are finite float32 numbers"
-        _refuse_zero_point(given, ~values.float().isfinite(), why)
+        check_finite(given)
         return
+    values = given.double()
     qmin, qmax = (0, 0) if spec.symmetric else (spec.qmin, spec.qmax)
     allowed = f"{qmin} to {qmax} for {spec.dtype}"
     if spec.symmetric:
@@ -123,6 +162,12 @@ def _check_zero_point(given: Tensor, spec: QSpec) -> None:
     _refuse_zero_point(given, outside, f"is outside the format: allowed is {allowed}")
 
 
+def check_finite(zero_point: Tensor) -> None:
+    """Raise ``ArgumentError`` where a float zero point is not finite as a float32."""
+    why = "is not finite: allowed are finite float32 numbers"
+    _refuse_zero_point(zero_point, ~zero_point.float().isfinite(), why)
+
+
 def _refuse_zero_point(given: Tensor, bad: Tensor, why: str) -> None:
     if bool(bad.any()):
         raise ArgumentError(f"zero_point={given.flatten()[_first(bad, given)].item()} {why}")
@@ -131,12 +176,6 @@ def _refuse_zero_point(given: Tensor, bad: Tensor, why: str) -> None:
 def _first(bad: Tensor, given: Tensor) -> int:
     """The position of the first bad value in what was given."""
     return int(bad.flatten().nonzero()[0]) if bad.numel() == given.numel() else 0
-
-
-def _has_values(tensor: Tensor) -> bool:
-    """Whether values can be looked at: not while a program is traced, and not on ``meta``."""
-    traced = torch.compiler.is_compiling() or isinstance(tensor, FakeTensor)
-    return not (traced or tensor.is_meta)
 
 
 def _as_tensor(value: Any, name: str, device: torch.device) -> Tensor:

@@ -53,7 +53,7 @@ def learnable_fake_quantize_backward(
     scaled = x.float() / step
     slope = (scaled.round() - scaled) * inside
     slope = torch.where(below, qmin - offset, torch.where(above, qmax - offset, slope))
-    ds = torch.where(x.isnan(), 0.0, grad32 * slope)
+    ds = torch.where(x.float().isnan(), 0.0, grad32 * slope)
     dz = torch.where(below | above, -grad32 * step, 0.0)
     largest = grad32.abs().amax().item() if grad.numel() else 0.0
     largest = largest if math.isfinite(largest) else FLOAT32_MAX

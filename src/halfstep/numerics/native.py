@@ -71,6 +71,11 @@ def use_level(name: str) -> None:
     _kernels.use_level(name)
 
 
+def _readable(x: Tensor) -> Tensor:
+    """x in a dtype that the kernels read: float8 as float32, which loses nothing."""
+    return x.float() if x.dtype in affine.FLOAT8 else x
+
+
 def quantize(
     x: Tensor,
     scale: Tensor,
@@ -81,6 +86,7 @@ def quantize(
     check_nan: bool = False,
 ) -> Tensor:
     """q = clamp(rne(x / scale) + zero_point, qmin, qmax); see ``affine.quantize``."""
+    x = _readable(x)
     codes = torch.empty_like(x, dtype=dtype)
     has_nan = _kernels.quantize(
         codes,
@@ -98,6 +104,8 @@ def quantize(
 
 def dequantize(q: Tensor, scale: Tensor, zero_point: Tensor, dtype: torch.dtype) -> Tensor:
     """x' = (q - zero_point) * scale; see ``affine.dequantize``."""
+    if dtype in affine.FLOAT8:
+        return affine.dequantize(q, scale, zero_point, dtype)
     y = torch.empty_like(q, dtype=dtype)
     _kernels.dequantize(y, q, scale.contiguous(), zero_point.contiguous(), torch.get_num_threads())
     return y
@@ -105,6 +113,8 @@ def dequantize(q: Tensor, scale: Tensor, zero_point: Tensor, dtype: torch.dtype)
 
 def fake_quantize(x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int) -> Tensor:
     """dequantize(quantize(x)) in x's dtype; see ``affine.fake_quantize``."""
+    if x.dtype in affine.FLOAT8:
+        return affine.fake_quantize(x, scale, zero_point, qmin, qmax)
     y = torch.empty_like(x)
     _run_fake_quantize(y, None, x, scale, zero_point, qmin, qmax)
     return y
@@ -114,6 +124,8 @@ def fake_quantize_with_mask(
     x: Tensor, scale: Tensor, zero_point: Tensor, qmin: int, qmax: int
 ) -> tuple[Tensor, Tensor]:
     """The fake-quantized x and its gradient mask; see ``affine.fake_quantize_with_mask``."""
+    if x.dtype in affine.FLOAT8:
+        return affine.fake_quantize_with_mask(x, scale, zero_point, qmin, qmax)
     y, mask = torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
     _run_fake_quantize(y, mask, x, scale, zero_point, qmin, qmax)
     return y, mask
@@ -142,6 +154,8 @@ def _run_fake_quantize(
 
 def mask_gradient(grad: Tensor, mask: Tensor) -> Tensor:
     """``grad`` where the mask is set, 0 elsewhere; see ``affine.mask_gradient``."""
+    if grad.dtype in affine.FLOAT8:
+        return affine.mask_gradient(grad, mask)
     out = torch.empty_like(grad)
     _kernels.mask_gradient(out, grad, mask, torch.get_num_threads())
     return out
@@ -165,7 +179,7 @@ def learnable_fake_quantize_backward(
     grad_factor: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of x, scale and zero point; see ``learnable.learnable_fake_quantize_backward``."""
-    if affine.needs_float64(qmin, qmax):
+    if affine.needs_float64(qmin, qmax) or not affine.FLOAT8.isdisjoint((x.dtype, grad.dtype)):
         return learnable.learnable_fake_quantize_backward(
             grad, x, scale, zero_point, qmin, qmax, grad_factor
         )
@@ -196,7 +210,7 @@ def min_max(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
     """The least and greatest value of each block, in float32; see ``blocks.min_max``."""
     lo = torch.empty(shape, dtype=torch.float32)
     hi = torch.empty_like(lo)
-    _kernels.min_max(lo, hi, x, torch.get_num_threads())
+    _kernels.min_max(lo, hi, _readable(x), torch.get_num_threads())
     return lo, hi
 
 
@@ -214,7 +228,7 @@ def histogram_(counts: Tensor, x: Tensor, top: Tensor) -> None:
     bins = counts.shape[-1]
     shift = histogram.MANTISSA_BITS - histogram.mantissa_bits_of(bins)
     base = histogram.window_base(top, bins).contiguous()
-    _kernels.histogram(counts.data_ptr(), bins, x, base, shift, torch.get_num_threads())
+    _kernels.histogram(counts.data_ptr(), bins, _readable(x), base, shift, torch.get_num_threads())
 
 
 def pack(ints: Tensor, bits: int) -> Tensor:

@@ -1,11 +1,14 @@
 """Scale and zero point for values at hand."""
 
-import torch
+import math
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from halfstep.errors import ArgumentError
 from halfstep.numerics import ops
 from halfstep.numerics.affine import nan_error
+from halfstep.numerics.checks import has_values
 from halfstep.numerics.qparams import choose_float_qparams
 from halfstep.spec import QSpec
 
@@ -29,12 +32,19 @@ def qparams_for_values(x: Tensor, spec: QSpec, nan: str = "raise") -> tuple[Tens
     lo, hi = ops.min_max(x, shape)
     if nan not in NAN_POLICIES:
         raise ArgumentError(f"nan={nan!r} is not a policy: use one of {NAN_POLICIES}")
-    if torch.compiler.is_compiling() or lo.is_meta or bool((lo.isfinite() & hi.isfinite()).all()):
+    if not has_values(lo) or bool((lo.isfinite() & hi.isfinite()).all()):
         return qparams_for_range(lo, hi, spec)
     if nan == "raise" and bool(lo.isnan().any()):
         raise nan_error(x)
-    # 0 is in every range, so a value put in place of those that are not finite changes nothing.
-    finite = x.float()
-    finite = finite.masked_fill(~finite.isfinite(), 0.0)
-    lo, hi = ops.min_max(finite, shape)
-    return qparams_for_range(lo, hi, spec)
+    lo, hi = finite_range(x, shape)
+    empty = lo > hi  # a block that holds no finite value
+    return qparams_for_range(lo.masked_fill(empty, 0.0), hi.masked_fill(empty, 0.0), spec)
+
+
+def finite_range(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The least and greatest finite float32 of each block; inf and -inf where there is none."""
+    values = x.float()
+    infinite = ~values.isfinite()
+    lo, _ = ops.min_max(values.masked_fill(infinite, math.inf), shape)
+    _, hi = ops.min_max(values.masked_fill(infinite, -math.inf), shape)
+    return lo, hi

@@ -5,7 +5,15 @@ from torch import Tensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.numerics import ops
-from halfstep.numerics.checks import Qparam, check_float, resolve_qparams, resolve_spec
+from halfstep.numerics.checks import (
+    Qparam,
+    check_finite,
+    check_float,
+    check_steps,
+    has_values,
+    resolve_qparams,
+    resolve_spec,
+)
 from halfstep.numerics.ranges import qparams_for_values
 from halfstep.spec import QDType, QSpec
 
@@ -52,7 +60,7 @@ def fake_quantize(
 
 def learnable_fake_quantize(
     x: Tensor,
-    spec: QSpec,
+    spec: QSpec | QDType | torch.dtype,
     *,
     scale: Tensor,
     zero_point: Tensor,
@@ -67,7 +75,11 @@ def learnable_fake_quantize(
         inside:  d scale = rne(v) - v          d zero_point = 0
         outside: d scale = qbound - zero_point  d zero_point = -scale
 
-    Raises ``ArgumentError`` for shapes that do not fit.
+    A scale from 2^-126 upwards and a finite zero point are asked for, and on the CPU, outside of
+    traced programs, checked; elsewhere the look would make the program wait for the device.
+
+    Raises ``ArgumentError`` or ``ArgumentTypeError`` for what does not fit, and for a spec in the
+    float-zero-point form, whose zero point has no integer to stand for.
 
     Source: Esser et al., "Learned Step Size Quantization", ICLR 2020; Bhalgat et al., "LSQ+", 2020.
 
@@ -81,6 +93,17 @@ def learnable_fake_quantize(
     0.4
     """
     x = check_float(x, "learnable_fake_quantize")
+    spec = resolve_spec(spec, None, x.ndim)
+    if spec.float_zero_point:
+        raise ArgumentError(
+            f"{spec} has a float zero point, and a learnable one stands for an integer: leave out "
+            "float_zero_point"
+        )
+    _check_learnable(x, spec, scale, zero_point)
+    return ops.learnable_fake_quantize(x, scale, zero_point, spec.qmin, spec.qmax, grad_factor)
+
+
+def _check_learnable(x: Tensor, spec: QSpec, scale: Tensor, zero_point: Tensor) -> None:
     wanted = spec.granularity.scale_shape(tuple(x.shape))
     for name, value in (("scale", scale), ("zero_point", zero_point)):
         if not isinstance(value, Tensor):
@@ -90,4 +113,6 @@ def learnable_fake_quantize(
                 f"{name} has shape {tuple(value.shape)} and dtype {value.dtype}: a learnable one "
                 f"for {spec.granularity} of a {tuple(x.shape)} tensor is float32 of shape {wanted}"
             )
-    return ops.learnable_fake_quantize(x, scale, zero_point, spec.qmin, spec.qmax, grad_factor)
+    if scale.is_cpu and has_values(scale):
+        check_steps(scale.detach())
+        check_finite(zero_point.detach())
