@@ -54,7 +54,11 @@ def test_saturation_is_counted_whatever_form_qparams_have(
 
 @pytest.mark.parametrize(
     ("returned", "text"),
-    [(None, "returned NoneType"), (torch.ones(1), r"returned shape \(1,\) for shape \(4, 4\)")],
+    [
+        (None, "returned NoneType for torch.float32"),
+        (torch.ones(1), r"returned torch.float32 \(1,\) for torch.float32 \(4, 4\)"),
+        (torch.ones(4, 4).half(), r"returned torch.float16 \(4, 4\)"),
+    ],
 )
 def test_what_is_no_tensor_of_the_same_shape_is_refused(returned: Any, text: str) -> None:
     """The error names the layer."""
@@ -64,3 +68,38 @@ def test_what_is_no_tensor_of_the_same_shape_is_refused(returned: Any, text: str
         pytest.raises(hs.ArgumentError, match=f"the weight of 0: the quantizer {text}"),
     ):
         model(torch.randn(2, 4))
+
+
+def test_a_function_that_works_in_place_harms_nothing() -> None:
+    """It gets a copy: weights and activations stay as they were."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Identity())
+    before, x = model[0].weight.clone(), torch.randn(2, 4)
+    kept = x.clone()
+    rules = [
+        hs.Rule("0", weight=lambda w: w.detach().round_(), input=lambda v: v.detach().zero_()),
+    ]
+    with hs.simulate(model, rules):
+        model(x)
+    assert torch.equal(model[0].weight, before)
+    assert torch.equal(x, kept)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "text"),
+    [
+        ("int8", "a recipe holds 'int8', which is no rule"),
+        ({}, "the recipe is empty"),
+        (
+            {"0": hs.MinMaxObserver},
+            r"the class MinMaxObserver: give an observer, MinMaxObserver\(spec",
+        ),
+        ([hs.Rule("0", output=hs.int8, observer=lambda spec: {})], "makes a dict"),
+        ({"1": hs.int8}, "matches ReLU, without a weight of two or more dimensions: quantize what"),
+        ({"": hs.int8}, r"match the layers inside it, such as '\*', or quantize"),
+    ],
+)
+def test_a_mistaken_recipe_is_explained(recipe: Any, text: str) -> None:
+    """What was given, and what to give instead."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    with pytest.raises(hs.HalfstepError, match=text), hs.simulate(model, recipe):
+        pass

@@ -1,7 +1,7 @@
 """From rules to the layers of a model that they match."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
@@ -41,7 +41,7 @@ def as_rules(recipe: Recipe) -> list[Rule]:
         return [recipe]
     if isinstance(recipe, Mapping):
         return [_short_rule(match, value) for match, value in recipe.items()]
-    rules = list(recipe) if isinstance(recipe, Iterable) else [recipe]
+    rules: list[Any] = list(recipe) if isinstance(recipe, list | tuple) else [recipe]
     for rule in rules:
         if not isinstance(rule, Rule):
             raise ArgumentTypeError(
@@ -60,13 +60,21 @@ def _short_rule(match: Any, value: Any) -> Rule:
                 f"allowed are {', '.join(sorted(known))}"
             )
         return Rule(match, **value)
-    return Rule(match, output=value) if isinstance(value, Observer) else Rule(match, weight=value)
+    observes = isinstance(value, Observer) or (
+        isinstance(value, type) and issubclass(value, Observer)
+    )
+    return Rule(match, output=value) if observes else Rule(match, weight=value)
 
 
 def as_target(value: Any, layer: str) -> Any:
     """What a slot of a rule gets: a QSpec, or the observer or function that was given."""
     if isinstance(value, QDType | torch.dtype):
         return QSpec(value)
+    if isinstance(value, type) and issubclass(value, Observer):
+        raise ArgumentTypeError(
+            f"{layer} is to become the class {value.__name__}: give an observer, "
+            f"{value.__name__}(spec), or a format beside observer={value.__name__}"
+        )
     if isinstance(value, QSpec) or callable(value):
         return value
     raise ArgumentTypeError(
@@ -88,6 +96,8 @@ def find_layers(model: nn.Module, recipe: Recipe) -> list[Layer]:
             "model that was compiled, and compile again inside or afterwards"
         )
     rules = as_rules(recipe)
+    if not rules:
+        raise ArgumentError("the recipe is empty: give {match: spec}, or a list of rules")
     found: dict[nn.Module, Layer] = {}
     used: set[int] = set()
     for name, module in model.named_modules(remove_duplicate=False):

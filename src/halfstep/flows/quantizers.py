@@ -58,7 +58,7 @@ def make_quantizer(layer: Layer, slot: str) -> Callable[[Tensor], Tensor]:
     if isinstance(target, QSpec):
         if slot == "weight" or layer.rule.observer is None:
             return RangeQuantizer(target)
-        return FakeQuantize(layer.rule.observer(target))
+        return FakeQuantize(_observer_for(layer, target))
     if isinstance(target, FakeQuantize):
         return copy.deepcopy(target)
     if isinstance(target, Observer):
@@ -75,7 +75,7 @@ def make_observer(layer: Layer, slot: str) -> Observer:
     """
     target: Any = as_target(getattr(layer.rule, slot), f"the {slot} of {layer.title}")
     if isinstance(target, QSpec):
-        made: Observer = (layer.rule.observer or MinMaxObserver)(target)
+        made = _observer_for(layer, target)
     elif isinstance(target, Observer | FakeQuantize):
         made = copy.deepcopy(target.observer if isinstance(target, FakeQuantize) else target)
     else:
@@ -84,4 +84,14 @@ def make_observer(layer: Layer, slot: str) -> Observer:
             "to observe: give a QSpec or an observer"
         )
     made.name = layer.title
+    return made
+
+
+def _observer_for(layer: Layer, spec: QSpec) -> Observer:
+    made: object = (layer.rule.observer or MinMaxObserver)(spec)
+    if not isinstance(made, Observer):
+        raise ArgumentTypeError(
+            f"observer={layer.rule.observer!r} of {layer.title} makes a {type(made).__name__}: "
+            "give an observer class, or a function from a QSpec to an observer"
+        )
     return made

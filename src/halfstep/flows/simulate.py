@@ -132,11 +132,18 @@ def check_weights(layers: list[Layer]) -> None:
     for rule in {id(layer.rule): layer.rule for layer in layers}.values():
         mine = [layer for layer in layers if layer.rule is rule]
         if rule.weight is not None and not any(weight_names(layer.module) for layer in mine):
-            kinds = sorted({type(layer.module).__name__ for layer in mine})
+            kinds = ", ".join(sorted({type(layer.module).__name__ for layer in mine}))
+            inside = next((layer for layer in mine if any(layer.module.children())), None)
+            way = f"match the layers inside it, such as {_glob(inside)!r}, or " if inside else ""
             raise ArgumentError(
-                f"{rule.match!r} matches {', '.join(kinds)}, which hold no weights of their own: "
-                f"match the layers inside, as in {rule.match!r} + '.*', or give input= or output="
+                f"{rule.match!r} matches {kinds}, without a weight of two or more dimensions: {way}"
+                "quantize what goes in or comes out, as in "
+                "hs.Rule(match, input=hs.uint8, output=hs.uint8)"
             )
+
+
+def _glob(layer: Layer) -> str:
+    return f"{layer.name}.*" if layer.name else "*"
 
 
 def is_affected(layer: Layer) -> bool:

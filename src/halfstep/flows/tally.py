@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from halfstep.errors import ArgumentError, HalfstepError
+from halfstep.flows.quantizers import RangeQuantizer
 from halfstep.numerics import ops
 from halfstep.numerics.checks import resolve_qparams
 from halfstep.numerics.metrics import sqnr_of
+from halfstep.observe import FakeQuantize, Observer
 
 
 @dataclass(slots=True)
@@ -80,12 +82,14 @@ class Named:
 
     def quantized(self, x: Tensor) -> Tensor:
         """What the quantizer makes of x, which must be a tensor of x's shape."""
-        y: object = self.quantizer(x)
-        if not isinstance(y, Tensor) or y.shape != x.shape:
-            what = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        # A function of the user's gets a copy, so that one that works in place harms nothing.
+        ours = isinstance(self.quantizer, RangeQuantizer | FakeQuantize | Observer)
+        y: object = self.quantizer(x if ours else x.clone())
+        if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
+            what = f"{y.dtype} {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
             raise ArgumentError(
-                f"the quantizer returned {what} for shape {tuple(x.shape)}: it must return a "
-                "tensor of the same shape"
+                f"the quantizer returned {what} for {x.dtype} {tuple(x.shape)}: it must return a "
+                "tensor of the same shape and dtype"
             )
         return y
 
@@ -136,8 +140,9 @@ class SimulationReport(Mapping[str, dict[str, Tally]]):
         lines = [f"{'layer':<{width}}  slot    SQNR dB  saturated"]
         for name, slot, tally in sorted(rows, key=lambda row: row[2].sqnr):
             share = "unknown" if tally.saturated is None else f"{tally.saturated:.2%}"
-            shown = f"{tally.sqnr:7.1f}" if tally.values else " not run"
-            lines.append(f"{name:<{width}}  {slot:<6}  {shown}  {share:>9}")
+            shown = f"{tally.sqnr:7.1f}" if tally.values else "not run"
+            share = share if tally.values else ""
+            lines.append(f"{name:<{width}}  {slot:<6}  {shown}  {share:>9}".rstrip())
         return "\n".join(lines)
 
     __repr__ = __str__
