@@ -237,3 +237,13 @@ def test_trains_inside_a_model() -> None:
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.3 * losses[0]
+
+
+def test_evaluation_observes_until_frozen() -> None:
+    """eval() switches nothing, as the docstring says; freeze() does."""
+    module = FakeQuantize(MinMaxObserver(uint8))
+    module(torch.ones(12))
+    module.eval()(torch.ones(12))
+    assert module.observer.count == 24
+    module.freeze()(torch.ones(12))
+    assert module.observer.count == 24

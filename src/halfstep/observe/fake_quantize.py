@@ -8,10 +8,12 @@ from torch import Tensor, nn
 from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
+from halfstep.numerics.learnable import integer_zero_point
 from halfstep.numerics.qparams import SMALLEST_SCALE
 from halfstep.observe.buffers import SizedBuffers
 from halfstep.observe.by_hand import in_place
 from halfstep.observe.observer import Observer
+from halfstep.observe.settings import check_switch
 
 
 class FakeQuantize(SizedBuffers):
@@ -29,11 +31,15 @@ class FakeQuantize(SizedBuffers):
     for each scale their gradients are multiplied by 1 / sqrt(n * qmax). A symmetric format keeps
     zero point 0. Initialise before wrapping in DistributedDataParallel, which needs their shapes.
 
+    Observing goes on in ``eval()`` too, as in torch.ao's modules: only the switches end it, so
+    ``freeze()`` before evaluating, or the data of the evaluation widen the range.
+
     An observer that searches its range (histogram, percentile, entropy) does so at each forward
     while both switches are on: let it observe first, then ``freeze()``.
 
-    Raises ``ArgumentError`` for quantizing before any data, ``GranularityError`` for an input that
-    has other scales, and what the observer raises.
+    Raises ``ArgumentTypeError`` for what is no observer or no float tensor, ``ArgumentError`` for
+    quantizing before any data, ``GranularityError`` for an input that has other scales, and what
+    the observer raises.
 
     Source: Jacob et al., CVPR 2018; Esser et al., "Learned Step Size Quantization", ICLR 2020.
 
@@ -56,7 +62,7 @@ class FakeQuantize(SizedBuffers):
             )
         self.observer = observer
         self.spec = observer.spec
-        self.learnable = learnable
+        self.learnable = check_switch(learnable, "learnable")
         self.observing = True
         self.quantizing = True
         if not learnable:
@@ -73,11 +79,13 @@ class FakeQuantize(SizedBuffers):
 
     def qparams(self) -> tuple[Tensor, Tensor]:
         """Scale and zero point in use, the zero point as an integer code of the format."""
-        self._require_scale()
+        if not self.scale.numel():
+            raise self._no_scale_error()
         if not self.learnable:
             return self.scale, self.zero_point
-        codes = self.zero_point.detach().round().clamp(self.spec.qmin, self.spec.qmax)
-        return self._positive_scale().detach(), codes.to(self.spec.zero_point_dtype)
+        bounds = self.spec.qmin, self.spec.qmax
+        codes = integer_zero_point(self.zero_point.detach(), *bounds)
+        return self._positive_scale().detach(), codes
 
     def freeze(self) -> "FakeQuantize":
         """Take scale and zero point from the observer once more, stop observing, return self.
@@ -91,28 +99,32 @@ class FakeQuantize(SizedBuffers):
 
     def forward(self, x: Tensor) -> Tensor:
         """Observe and quantize x, as the switches say."""
+        check_float(x, type(self).__name__)
         starting = self.learnable and not self.scale.numel()
         if self.observing or starting:
-            self.observer(x)
-            if self.quantizing and (starting or not self.learnable) and self.observer.has_range:
+            observer: Observer = self.observer
+            observer(x)
+            if self.quantizing and (starting or not self.learnable) and observer.has_range:
                 self._refresh()
         if self.learnable and self.scale.numel():
             self.observing = False
         if not self.quantizing or x.numel() == 0:
             return x
-        return self._quantize(check_float(x, type(self).__name__))
+        return self._quantize(x)
 
     def _quantize(self, x: Tensor) -> Tensor:
-        self._require_scale()
-        shape = self.spec.granularity.scale_shape(tuple(x.shape))
-        scale = self._positive_scale() if self.learnable else self.scale
-        zero_point = self.zero_point
-        if tuple(scale.shape) != shape:
+        spec = self.spec
+        scale, zero_point = self.scale, self.zero_point
+        if not scale.numel():
+            raise self._no_scale_error()
+        scale = self._positive_scale() if self.learnable else scale
+        shape = spec.granularity.scale_shape(tuple(x.shape))
+        if scale.shape != shape:
             scale, zero_point = self._placed(scale, shape), self._placed(zero_point, shape)
-        bounds = self.spec.qmin, self.spec.qmax
+        bounds = spec.qmin, spec.qmax
         if self.learnable:
             elements = x.numel() // scale.numel()
-            factor = 1 / math.sqrt(elements * max(self.spec.qmax, 1))
+            factor = 1 / math.sqrt(elements * max(spec.qmax, 1))
             return ops.learnable_fake_quantize(x, scale, zero_point, *bounds, factor)
         if x.requires_grad and torch.is_grad_enabled():
             return ops.fake_quantize_with_mask(x, scale, zero_point, *bounds)[0]
@@ -143,12 +155,11 @@ class FakeQuantize(SizedBuffers):
                     own = self.resize(name, tuple(value.shape))
                 own.copy_(value)
 
-    def _require_scale(self) -> None:
-        if not self.scale.numel():
-            raise ArgumentError(
-                f"{self._who()} has no scale yet: run a batch through it, or give its observer a "
-                "range with set_range(lo, hi) and call freeze()"
-            )
+    def _no_scale_error(self) -> ArgumentError:
+        return ArgumentError(
+            f"{self._who()} has no scale yet: run a batch through it, or give its observer a "
+            "range with set_range(lo, hi) and call freeze()"
+        )
 
     def _who(self) -> str:
         name = self.observer.name

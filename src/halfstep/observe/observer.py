@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from halfstep.errors import ArgumentError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
-from halfstep.numerics.ranges import qparams_for_range
 from halfstep.observe.batch import count_non_finite, finite_range, is_finite, non_finite_error
 from halfstep.observe.buffers import SizedBuffers
 from halfstep.observe.by_hand import Bound, check_range_fits, checked_range, in_place
+from halfstep.observe.one_scale import qparams_of
+from halfstep.observe.settings import check_policy
 from halfstep.spec import PerChannel, PerTensor, QDType, QSpec
 
-POLICIES = ("raise", "ignore")
 COUNTERS = ("values_seen", "values_ignored")
 
 
@@ -29,7 +29,8 @@ class Observer(SizedBuffers):
     chooses. ``qparams`` then follow from the range [lo, hi] by the formulas of the spec. All state
     is in buffers: it is saved, copied and moved as any module's, and updated in place.
 
-    Raises ``NonFiniteError`` for NaN and infinities unless ``nonfinite="ignore"``, which counts
+    Raises ``ArgumentTypeError`` or ``ArgumentError`` for a spec or policy that is none, and
+    ``NonFiniteError`` for NaN and infinities unless ``nonfinite="ignore"``, which counts
     them in ``ignored`` and leaves them out; inside ``torch.compile`` the error comes from
     ``qparams``. ``name`` is the layer's path in error texts, where it is known.
 
@@ -49,10 +50,8 @@ class Observer(SizedBuffers):
 
     def __init__(self, spec: QSpec | QDType | torch.dtype, *, nonfinite: str = "raise") -> None:
         super().__init__()
-        if nonfinite not in POLICIES:
-            raise ArgumentError(f"nonfinite={nonfinite!r} is not a policy: use one of {POLICIES}")
         self.spec = spec if isinstance(spec, QSpec) else QSpec(spec)
-        self.nonfinite = nonfinite
+        self.nonfinite = check_policy(nonfinite)
         for name in ("min_val", "max_val", "hand_lo", "hand_hi"):
             self.register_buffer(name, torch.empty(0))
         for name in COUNTERS:
@@ -82,29 +81,31 @@ class Observer(SizedBuffers):
         data has [0, 0]. Raises ``ArgumentError`` when there is neither, and ``NonFiniteError`` when
         a compiled model has let NaN or infinities in.
         """
-        if self.hand_lo.numel():
-            shape = tuple(self.min_val.shape)
-            return in_place(self.hand_lo, shape), in_place(self.hand_hi, shape)
-        if not self.min_val.numel():
+        hand, least, most = self.hand_lo, self.min_val, self.max_val
+        if hand.numel():
+            shape = tuple(least.shape)
+            return in_place(hand, shape), in_place(self.hand_hi, shape)
+        if not least.numel():
             raise ArgumentError(
                 f"{self._who()} has seen no data: run batches through it, or call set_range(lo, hi)"
             )
         compiling = torch.compiler.is_compiling()
-        if not compiling and is_finite(self.min_val, self.max_val):
+        if not compiling and is_finite(least, most):
             return self._find_range()
-        unseen = self.min_val > self.max_val
-        ends = torch.stack([self.min_val, self.max_val])
+        unseen = least > most
+        ends = torch.stack([least, most])
         if not (compiling or bool((ends.isfinite() | unseen).all())):
             raise non_finite_error(ends, self._who())
         lo, hi = self._find_range()
         return lo.masked_fill(unseen, 0.0), hi.masked_fill(unseen, 0.0)
 
     def qparams(self) -> tuple[Tensor, Tensor]:
-        """Scale (float32) and zero point (int32) in the shape of scale, by the spec's formulas.
+        """Scale (float32) and zero point in the shape of scale, by the spec's formulas.
 
-        A scale is always a normal positive float32. Raises as ``range`` does.
+        The zero point is int32, or float32 in the float-zero-point form. A scale is always a normal
+        positive float32. Raises as ``range`` does.
         """
-        return qparams_for_range(*self.range(), self.spec)
+        return qparams_of(*self.range(), self.spec)
 
     def dead_channels(self) -> list[int]:
         """Where the range is [0, 0], so that the scale is 1: positions in ``scale.flatten()``."""
@@ -115,8 +116,9 @@ class Observer(SizedBuffers):
 
     def forward(self, x: Tensor) -> Tensor:
         """Take in x, a float tensor of any dtype and layout, and return the very same x."""
-        with torch.no_grad():
-            self._observe(check_float(x, type(self).__name__).detach())
+        values = check_float(x, type(self).__name__)
+        # No buffer needs a gradient, so without x's own nothing is recorded.
+        self._observe(values.detach() if values.requires_grad else values)
         return x
 
     def reset(self) -> None:
@@ -182,8 +184,9 @@ class Observer(SizedBuffers):
 
     def _widen(self, lo: Tensor, hi: Tensor) -> None:
         # minimum and maximum keep NaN, which is how it gets out of a compiled model.
-        self.min_val.copy_(torch.minimum(self.min_val, lo))
-        self.max_val.copy_(torch.maximum(self.max_val, hi))
+        least, most = self.min_val, self.max_val
+        torch.minimum(least, lo, out=least)
+        torch.maximum(most, hi, out=most)
 
     def _observe(self, x: Tensor) -> None:
         if x.numel() == 0:
@@ -201,13 +204,14 @@ class Observer(SizedBuffers):
             self.values_ignored += bad.sum()
             self.values_seen -= bad.sum()
         self._take(x, lo, hi, bad)
-        self.values_seen += x.numel()
+        # In place: an assignment, which += ends in, is a module's slow one.
+        self.values_seen.add_(x.numel())
 
     def _fit(self, shape: tuple[int, ...]) -> None:
         """Bring the state to scales of this shape; an error says when it has another one."""
-        seen = tuple(self.min_val.shape)
-        if seen == shape:
+        if self.min_val.shape == shape:
             return
+        seen = tuple(self.min_val.shape)
         if self.min_val.numel() == 0:
             hand = tuple(self.hand_lo.shape)
             check_range_fits(hand, shape, self.spec.granularity, "the data")
