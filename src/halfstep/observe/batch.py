@@ -16,7 +16,9 @@ from halfstep.numerics.blocks import block_sum
 
 def is_finite(lo: Tensor, hi: Tensor) -> bool:
     """Whether all of both are finite, in few steps: only a finite number less itself is 0."""
-    return bool(((hi - hi) == (lo - lo)).all())
+    if lo.numel() == 1:
+        return math.isfinite(lo.item()) and math.isfinite(hi.item())
+    return torch.equal(hi - hi, lo - lo)
 
 
 def finite_range(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -41,11 +43,14 @@ def largest_magnitude(lo: Tensor, hi: Tensor) -> Tensor:
 def moving_average(old: Tensor, new: Tensor, momentum: float) -> Tensor:
     """old + momentum * (new - old); the one that is finite where the other is not.
 
-    A block without values so far, or in this batch, is infinite there; NaN stays.
+    A block without values so far, or in this batch, is infinite there; NaN stays. Where the
+    difference is too large for float32 it is taken in float64: the average lies between both.
     """
     moved = old + momentum * (new - old)
     if not torch.compiler.is_compiling() and is_finite(moved, moved):
         return moved
+    wide, to = old.double(), new.double()
+    moved = torch.where(moved.isfinite(), moved, (wide + momentum * (to - wide)).float())
     return torch.where(old.isinf(), new, torch.where(new.isinf(), old, moved))
 
 

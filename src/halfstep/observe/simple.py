@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfstep.errors import ArgumentError
 from halfstep.observe.batch import moving_average, weighted_mean
 from halfstep.observe.by_hand import Bound
 from halfstep.observe.observer import Observer
+from halfstep.observe.settings import check_share
 from halfstep.spec import QDType, QSpec
 
 
@@ -39,7 +39,8 @@ class MovingAverageObserver(Observer):
     size of the batches, by definition. So ``merge`` cannot equal one pass over both data: it is the
     mean of both averages, weighted by ``count``, which is what ranks that train in parallel want.
 
-    Raises ``ArgumentError`` for a momentum outside (0, 1], and as ``Observer`` does.
+    Raises ``ArgumentError`` for a momentum outside (0, 1], ``ArgumentTypeError`` for what is no
+    number, and as ``Observer`` does.
 
     Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
     Integer-Arithmetic-Only Inference", CVPR 2018, section 3.1.
@@ -60,11 +61,7 @@ class MovingAverageObserver(Observer):
         nonfinite: str = "raise",
     ) -> None:
         super().__init__(spec, nonfinite=nonfinite)
-        if not 0 < momentum <= 1:
-            raise ArgumentError(
-                f"momentum={momentum} is not the weight of a batch: allowed is above 0, up to 1"
-            )
-        self.momentum = momentum
+        self.momentum = check_share(momentum, "momentum", 1, "the weight of a batch")
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -72,8 +69,9 @@ class MovingAverageObserver(Observer):
         return (self.spec, self.momentum)
 
     def _take(self, x: Tensor, lo: Tensor, hi: Tensor, bad: Tensor | None) -> None:
-        self.min_val.copy_(moving_average(self.min_val, lo, self.momentum))
-        self.max_val.copy_(moving_average(self.max_val, hi, self.momentum))
+        least, most = self.min_val, self.max_val
+        least.copy_(moving_average(least, lo, self.momentum))
+        most.copy_(moving_average(most, hi, self.momentum))
 
     def _merge(self, other: Observer) -> None:
         weights = self.values_seen, other.values_seen
