@@ -79,7 +79,7 @@ def test_groups_take_the_shape_of_scale() -> None:
         (PerTensor(), 0.0, math.nan, ArgumentError, "hi=nan is not finite"),
         (PerTensor(), 0.0, 1e39, ArgumentError, "hi=1e.39 is not finite in float32"),
         (PerTensor(), [0.0] * 3, 1.0, ArgumentError, "3 ranges, but per-tensor quantization has"),
-        (PerTensor(), "0", 1.0, ArgumentTypeError, "lo='0' is not a number, a list of numbers"),
+        (PerTensor(), "0", 1.0, ArgumentTypeError, "lo='0' is not a real number, a list"),
         (PerChannel(0), [], [], ArgumentError, "0 ranges"),
         (
             PerChannel(1),

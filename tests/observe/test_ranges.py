@@ -207,6 +207,37 @@ def test_entropy_cuts_an_outlier() -> None:
             assert max(-lo.item(), hi.item()) < 8.0
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_entropy_with_a_float_zero_point_need_not_hold_zero(sign: float) -> None:
+    """Values around 5 get a range around 5, outliers on either side are cut, zeros are values."""
+    spec = QSpec(uint8, float_zero_point=True)
+    x = sign * (5 + 0.3 * torch.randn(20_000))
+    observer = EntropyObserver(spec)
+    observer(x)
+    assert observer.range()[0].item() >= x.min().item()
+    assert observer.range()[1].item() <= x.max().item()
+    assert observed_error(EntropyObserver(spec), x) <= 1.5 * observed_error(
+        HistogramObserver(spec), x
+    )
+    cut = EntropyObserver(spec)
+    cut(torch.cat([x, sign * torch.tensor([65.0, -55.0])]))
+    lo, hi = (sign * end.item() for end in cut.range())
+    assert max(abs(lo - 5), abs(hi - 5)) < 8
+    zeros = EntropyObserver(spec)
+    zeros(torch.zeros(100)), zeros(torch.tensor([5.0]))
+    assert zeros.range()[0].item() == 0.0
+
+
+def test_entropy_of_other_formats_holds_zero() -> None:
+    """As the docstring says: 0 is in the range though no value is near it."""
+    for spec in (QSpec(uint8), QSpec(int8, symmetric=True)):
+        observer = EntropyObserver(spec)
+        observer(5 + 0.3 * torch.randn(20_000))
+        lo, hi = observer.range()
+        assert lo.item() <= 0.0
+        assert hi.item() > 5.0
+
+
 def test_many_levels_keep_the_full_range() -> None:
     """With more codes than cells there is nothing to gain from clipping."""
     observer = EntropyObserver(int16)

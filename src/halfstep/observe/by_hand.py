@@ -36,13 +36,21 @@ def checked_range(
     return low.reshape(shape), high.reshape(shape)
 
 
-def _as_float32(value: Bound, name: str) -> Tensor:
+def _as_float64(value: Bound) -> Tensor | None:
+    """The value as a tensor; None for what is no number, or would lose its imaginary part."""
     try:
-        given = torch.as_tensor(value, dtype=torch.float64).detach().cpu()
+        is_complex = torch.as_tensor(value).is_complex()
+        return None if is_complex else torch.as_tensor(value, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _as_float32(value: Bound, name: str) -> Tensor:
+    given = _as_float64(value)
+    if given is None:
         raise ArgumentTypeError(
-            f"{name}={value!r} is not a number, a list of numbers or a tensor"
-        ) from None
+            f"{name}={value!r} is not a real number, a list of them or a tensor"
+        )
     bad = ~given.float().isfinite()
     if bool(bad.any()):
         raise ArgumentError(

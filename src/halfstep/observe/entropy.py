@@ -26,16 +26,17 @@ class Cells:
     entropy: Tensor  # (S, N + 1): sum of counts * ln(counts)
 
 
-def make_cells(bins: Bins, points: Tensor) -> Cells:
-    """The values between each point and the next, points (S, N + 1).
-
-    Zeros are left out: every range holds them exactly, so they say nothing about which is best.
-    """
+def without_zeros(bins: Bins) -> Bins:
+    """The bins less the zeros, which say nothing about ranges that all hold them exactly."""
     is_zero = (bins.lower == 0) & (bins.upper == 0)
-    nonzero = Bins(bins.counts.masked_fill(is_zero, 0.0), bins.lower, bins.upper)
+    return Bins(bins.counts.masked_fill(is_zero, 0.0), bins.lower, bins.upper)
+
+
+def make_cells(bins: Bins, points: Tensor) -> Cells:
+    """The values between each point and the next, points (S, N + 1)."""
     # Less than this is what float64 leaves of a difference of equal sums.
-    least = nonzero.total.unsqueeze(-1) * 2.0**-40
-    below = values_below(nonzero, points)
+    least = bins.total.unsqueeze(-1) * 2.0**-40
+    below = values_below(bins, points)
     below[:, 0] = 0.0
     counts = below.diff(dim=-1)
     counts = counts.masked_fill(counts <= least, 0.0)
@@ -78,23 +79,26 @@ def divergence(cells: Cells, start: Tensor, stop: Tensor, levels: int) -> Tensor
     return torch.where(inside > 0, kl, torch.inf).squeeze(-1)
 
 
-def least_divergence(bins: Bins, levels: int) -> tuple[Tensor, Tensor]:
+def least_divergence(bins: Bins, levels: int, *, holds_zero: bool = True) -> tuple[Tensor, Tensor]:
     """(lo, hi), float32 (S,), of the range whose ``divergence`` is least.
 
     The range holds 0, both ends are capped at one magnitude, and it keeps at least ``levels`` of
-    the cells. More than 4096 levels keep the full range.
+    the cells. More than 4096 levels keep the full range. Without ``holds_zero`` both ends come
+    equally far towards the middle of the values, wherever 0 lies.
 
     Source: Migacz, "8-bit Inference with TensorRT", GTC 2017.
     """
-    lo, hi = bins.lo.clamp(max=0.0), bins.hi.clamp(min=0.0)
+    lo, hi = bins.lo, bins.hi
+    if holds_zero:
+        lo, hi, bins = lo.clamp(max=0.0), hi.clamp(min=0.0), without_zeros(bins)
     if levels > MOST_LEVELS:
         return lo.float(), hi.float()
     count = max(LEAST_CELLS, CELLS_PER_LEVEL * levels)
     share = torch.arange(count + 1, dtype=torch.float64, device=lo.device) / count
     points = lo.unsqueeze(-1) * (1 - share) + hi.unsqueeze(-1) * share
     span = torch.where(hi > lo, hi - lo, 1.0)
-    zero = (-lo / span * count).round().long()
-    start, stop = _candidates(zero, count)
+    share_below = -lo / span if holds_zero else torch.full_like(lo, 0.5)
+    start, stop = _candidates((share_below * count).round().long(), count)
     size = max(1, CHUNK // (levels * lo.numel()))
     cells = make_cells(bins, points)
     divergences = [
@@ -109,8 +113,8 @@ def least_divergence(bins: Bins, levels: int) -> tuple[Tensor, Tensor]:
     return next(ends), next(ends)
 
 
-def _candidates(zero: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """First and last cells (K, S) around the cell of 0 (S,), from all ``count`` cells downwards."""
-    caps = torch.arange(CANDIDATES, 0, -1, device=zero.device).unsqueeze(-1)
-    cap = torch.maximum(zero, count - zero) * caps // CANDIDATES
-    return (zero - cap).clamp(min=0), (zero + cap).clamp(max=count)
+def _candidates(centre: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """First and last cells (K, S) around a cell (S,), from all ``count`` cells downwards."""
+    caps = torch.arange(CANDIDATES, 0, -1, device=centre.device).unsqueeze(-1)
+    cap = torch.maximum(centre, count - centre) * caps // CANDIDATES
+    return (centre - cap).clamp(min=0), (centre + cap).clamp(max=count)

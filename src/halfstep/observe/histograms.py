@@ -13,6 +13,7 @@ from halfstep.observe.bins import Bins, make_bins, make_coarse_bins, make_magnit
 from halfstep.observe.entropy import least_divergence
 from halfstep.observe.observer import Observer
 from halfstep.observe.percentile import quantile
+from halfstep.observe.settings import check_share
 from halfstep.observe.squared_error import least_squared_error
 from halfstep.spec import QDType, QSpec
 
@@ -120,7 +121,8 @@ class PercentileObserver(GridObserver):
 
     Exact to the width of a bin (1/128 of an octave, 1/16 for many scales), and exactly the least
     and the greatest value at 100. The state does not depend on batch sizes or order, in any bit.
-    Raises ``ArgumentError`` for a percentile outside (0, 100], and as ``Observer`` does.
+    Raises ``ArgumentError`` for a percentile outside (0, 100], ``ArgumentTypeError`` for what is no
+    number, and as ``Observer`` does.
 
     Source: Li et al., "Fully Quantized Network for Object Detection", CVPR 2019.
 
@@ -139,11 +141,7 @@ class PercentileObserver(GridObserver):
         nonfinite: str = "raise",
     ) -> None:
         super().__init__(spec, nonfinite=nonfinite)
-        if not 0 < percentile <= 100:
-            raise ArgumentError(
-                f"percentile={percentile} is not a share of the values: allowed is above 0, to 100"
-            )
-        self.percentile = percentile
+        self.percentile = check_share(percentile, "percentile", 100, "a share of the values")
 
     @property
     def settings(self) -> tuple[Any, ...]:
@@ -166,8 +164,11 @@ class EntropyObserver(GridObserver):
 
     P is the clipped distribution on fine cells, Q the same merged to as many groups as the format
     has codes. Symmetric formats look at |x| and half of the codes, others at x with both ends
-    moving together; zeros are left out. See ``observe.entropy``. The state does not depend on batch
-    sizes or order, in any bit. Raises as ``Observer`` does.
+    moving together. The range always holds 0, which these formats represent exactly, and zeros are
+    left out. Only the float-zero-point form has no exact 0: there zeros count as any value, and the
+    range, which need not hold 0, shrinks towards the middle of the values. See
+    ``observe.entropy``. The state does not depend on batch sizes or order, in any bit. Raises as
+    ``Observer`` does.
 
     Source: Migacz, "8-bit Inference with TensorRT", GTC 2017.
 
@@ -184,4 +185,5 @@ class EntropyObserver(GridObserver):
         if self.spec.symmetric:
             _, hi = least_divergence(self._magnitude_bins(), self.spec.qmax + 1)
             return self._shaped(-hi, hi)
-        return self._shaped(*least_divergence(self._bins(), self.spec.qmax - self.spec.qmin + 1))
+        levels, exact = self.spec.qmax - self.spec.qmin + 1, not self.spec.float_zero_point
+        return self._shaped(*least_divergence(self._bins(), levels, holds_zero=exact))
