@@ -90,10 +90,11 @@ def capture(
     with torch.inference_mode(mode=False):
         work = copy.deepcopy(model)
         runner = run or partial(_run, args=args, kwargs=kwargs or {})
-        calls = _Calls(work)
-        with same_start(work), calls:
-            runner(work)
-        return Captured(tuple(_regions("", work, calls)))
+        whole = _region("", work, _called(work, [work], runner))
+        if whole.programs:
+            return Captured((whole,))
+        parts = [module for module in work.modules() if module is not work]
+        return Captured((whole, *_parts("", work, _called(work, parts, runner))))
 
 
 def _run(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -102,22 +103,12 @@ def _run(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> An
 
 
 class _Calls:
-    """With which arguments each module is called while this is in force."""
+    """With which arguments some modules are called."""
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
+    def __init__(self) -> None:
         self.examples: dict[nn.Module, dict[Any, Branch]] = {}
         self.refused: dict[nn.Module, str] = {}
-
-    def __enter__(self) -> None:
-        self.handles = [
-            module.register_forward_pre_hook(self.note, with_kwargs=True)
-            for module in self.model.modules()
-        ]
-
-    def __exit__(self, *_: object) -> None:
-        for handle in self.handles:
-            handle.remove()
+        self.done: set[nn.Module] = set()
 
     def note(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         """Keep a copy of the arguments, if they are of a new kind or size."""
@@ -132,6 +123,19 @@ class _Calls:
             known[key] = mapped(tree, copied_leaf)
 
 
+def _called(model: nn.Module, modules: Sequence[nn.Module], run: Callable[..., Any]) -> _Calls:
+    """The calls of these modules while the model runs."""
+    calls = _Calls()
+    handles = [m.register_forward_pre_hook(calls.note, with_kwargs=True) for m in modules]
+    try:
+        with same_start(model):
+            run(model)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
 def _size(leaf: Any) -> Any:
     return (leaf.dtype, leaf.shape) if isinstance(leaf, Tensor) else _kind(leaf)
 
@@ -140,20 +144,27 @@ def _kind(leaf: Any) -> Any:
     return (leaf.dtype, leaf.ndim) if isinstance(leaf, Tensor) else (type(leaf), repr(leaf))
 
 
-def _regions(path: str, module: nn.Module, calls: _Calls) -> Iterator[Region]:
-    """The module, and below one that cannot be captured its parts."""
+def _region(path: str, module: nn.Module, calls: _Calls) -> Region:
     examples = list(calls.examples.get(module, {}).values())
-    called = module in calls.examples
-    if called or not any(True for _ in module.children()):
-        try:
-            programs = _programs(module, examples, calls.refused.get(module))
-        except Exception as error:  # noqa: BLE001  (a model may fail in any way of its own)
-            yield Region(path, reason=readable(error))
-        else:
-            yield Region(path, programs)
-            return
+    try:
+        return Region(path, _programs(module, examples, calls.refused.get(module)))
+    except Exception as error:  # noqa: BLE001  (a model may fail in any way of its own)
+        return Region(path, reason=readable(error))
+
+
+def _parts(path: str, module: nn.Module, calls: _Calls) -> Iterator[Region]:
+    """The modules inside; below one that cannot be captured its own parts; shared ones once."""
     for name, child in module.named_children():
-        yield from _regions(f"{path}.{name}" if path else name, child, calls)
+        inner = f"{path}.{name}" if path else name
+        if child in calls.done:
+            continue
+        calls.done.add(child)
+        if child in calls.examples or not any(True for _ in child.children()):
+            region = _region(inner, child, calls)
+            yield region
+            if region.programs:
+                continue
+        yield from _parts(inner, child, calls)
 
 
 def _programs(

@@ -15,6 +15,7 @@ from halfstep.graph.trees import Branch, Value, leaves, mapped
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _PREFIX = "model."
+_COPY = "aten.lift_fresh_copy.default"
 # Of (x, p, train), when train is False.
 _DROPOUTS = {
     "aten.dropout.default",
@@ -47,7 +48,7 @@ class Flat(nn.Module):
 
 def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Program:
     """The program of an exported ``flat``, whose inputs are called ``names``."""
-    work = _Lowering(flat.model, set(names))
+    work = _Lowering(flat.model, set(names), is_functional=_is_functional(exported.graph_module))
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     waiting = iter(names)
     given: list[fx.Node] = []
@@ -78,8 +79,10 @@ def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Progra
 class _Lowering:
     """The steps of a graph and of the graphs inside it, in one list."""
 
-    def __init__(self, model: nn.Module, names: set[str]) -> None:
+    def __init__(self, model: nn.Module, names: set[str], *, is_functional: bool) -> None:
         self.names = names
+        self.is_functional = is_functional
+        self.copies: set[Value] = set()
         self.model = model
         self.paths = _paths(model)
         self.values: dict[fx.Node, Any] = {}
@@ -135,12 +138,24 @@ class _Lowering:
             return None
         if op == "operator.getitem" and isinstance(args[0], tuple):
             return args[0][args[1]]
-        if _changes_nothing(op, args):
+        if self.changes_nothing(op, args):
             return args[0]
         name = self.fresh(node.name)
+        if op == _COPY:
+            self.copies.add(Value(name))
         kwargs = tuple((key, self.argument(value)) for key, value in node.kwargs.items())
         self.steps.append(Step(name, op, args, kwargs, _source(node)))
         return Value(name)
+
+    def changes_nothing(self, op: str, args: tuple[Any, ...]) -> bool:
+        """Whether a call hands its first argument on."""
+        if op in _DROPOUTS:
+            return args[2] is False
+        if op == _COPY:  # of a constant, against changes in place
+            return self.is_functional
+        if op == "aten.detach_.default":  # of a constant; other tensors may have gradients
+            return args[0] in self.copies or args[0].name in self.constants
+        return op == "aten.alias.default"
 
     def with_grad_mode(self, enabled: Any, inner: Any, *inputs: Any) -> tuple[Any, ...]:
         """A graph inside ``torch.no_grad()``: its steps between two that set the mode."""
@@ -189,13 +204,12 @@ def _attribute(model: nn.Module, path: str) -> Tensor | None:
     return value if isinstance(value, Tensor) else None
 
 
-def _changes_nothing(op: str, args: tuple[Any, ...]) -> bool:
-    """Whether a step hands its first argument on: dropout in eval, an alias."""
-    if op in _DROPOUTS:
-        return args[2] is False
-    if op == "aten.detach_.default":  # of a constant that has just been lifted
-        return True
-    return op == "aten.alias.default"
+def _is_functional(module: fx.GraphModule) -> bool:
+    """Whether no call changes a tensor in place, but for marks of constants."""
+    graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
+    targets = {n.target for graph in graphs for n in graph.nodes if n.op == "call_function"}
+    mutable = {t for t in targets if isinstance(t, torch._ops.OpOverload) and t._schema.is_mutable}
+    return mutable <= {torch.ops.aten.detach_.default}
 
 
 def _source(node: fx.Node) -> str:

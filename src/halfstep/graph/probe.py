@@ -60,10 +60,11 @@ def same_start(module: nn.Module) -> Iterator[None]:
     Also without the fused attention of torch, which rounds differently and is never traced.
     """
     buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    devices = {p.device for p in module.parameters() if p.device.type == "cuda"}
     fused = torch.backends.mha.get_fastpath_enabled()
     try:
         torch.backends.mha.set_fastpath_enabled(False)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), torch.random.fork_rng(devices):
             torch.manual_seed(0)
             yield
     finally:

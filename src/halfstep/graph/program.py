@@ -111,6 +111,9 @@ class Program:
             kept.update(names)
         return tuple(reversed(dying))
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Program":
+        return self  # nothing in it ever changes
+
     def __str__(self) -> str:
         lines = [f"program({', '.join(given.value.name for given in self.inputs)}):"]
         lines += [f"{name} = parameter {path}" for name, path in self.parameters.items()]

@@ -7,7 +7,9 @@ model is exported, the forward of every ``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` c
     halfstep::gru(x, h, weights, ...) -> (y, h)
     halfstep::rnn(x, h, weights, ..., relu) -> (y, h)
 
-instead. They run torch's own kernels; their backward runs the forward once more with gradients.
+instead. They run torch's own kernels, so without gradients they return the layer's own bits. When
+gradients are recorded, torch takes another kernel for its layer, whose last bit may differ; the
+operators' backward runs the forward once more.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -109,17 +109,24 @@ def parse(code: str) -> Condition:
     Raises ``ArgumentError`` for anything that is not a comparison of sizes.
     """
     try:
-        expression = _expression(ast.parse(code, mode="eval").body)
+        compare, left, right = _comparison(ast.parse(code, mode="eval").body)
     except (SyntaxError, KeyError):
         raise ArgumentError(
             f"its Python code depends on sizes in a way that is not kept: {code}"
         ) from None
-    if expression[0] not in _COMPARE:
-        return Condition(expression, "==", right=True)
-    compare, left, right = expression
     if isinstance(left, int) and compare == "==":
         left, right = right, left
     return Condition(left, compare, right)
+
+
+def _comparison(node: ast.AST) -> tuple[str, Any, Any]:
+    expression = _expression(node)
+    if isinstance(node, ast.BoolOp):
+        return ("==", expression, True)
+    if not isinstance(node, ast.Compare):
+        raise KeyError(ast.dump(node))
+    compare, left, right = expression
+    return compare, left, right
 
 
 def _expression(node: ast.AST) -> Any:  # noqa: PLR0911  (one return for each kind of node)

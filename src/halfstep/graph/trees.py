@@ -88,6 +88,8 @@ def split(tree: Any) -> Any:
         raise ArgumentTypeError(
             "a packed sequence is passed, whose lengths are data: pad to one length instead"
         )
+    if isinstance(tree, Value):
+        return tree
     kind = type(tree)
     if isinstance(tree, Mapping) and hasattr(tree, "keys"):
         keys: tuple[Any, ...] = tuple(tree.keys())
