@@ -1,6 +1,5 @@
 """A QTensor from what a file holds: checked like anyone's input, and left where it is mapped."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,15 +8,13 @@ from torch import Tensor
 
 from halfstep.errors import FileFormatError, HalfstepError
 from halfstep.formats.chunks import chunks
-from halfstep.numerics.checks import resolve_qparams
+from halfstep.numerics.checks import check_codes, resolve_qparams
 from halfstep.numerics.ops import unpack
+from halfstep.numerics.stored import packed_size
 from halfstep.spec import QSpec
 from halfstep.tensor import QTensor
 
-
-def packed_size(shape: tuple[int, ...], bits: int) -> int:
-    """The bytes that 2- or 4-bit codes of this shape take: ceil(numel * bits / 8)."""
-    return -(-math.prod(shape) * bits // 8)
+__all__ = ["assemble", "packed_size", "spec_of"]
 
 
 def assemble(
@@ -38,24 +35,15 @@ def assemble(
     size = codes.shape if shape is None else torch.Size(shape)
     try:
         scale, zero_point = resolve_qparams(size, spec, *qparams, codes.device)
+        if not spec.dtype.is_full or spec.narrow_range:
+            bits, signed = spec.dtype.bits, spec.dtype.signed
+            for chunk in chunks(codes if shape is None else unpack(codes, bits, signed, shape)):
+                check_codes(chunk, spec)
     except HalfstepError as error:
         raise FileFormatError(str(error)) from error
-    if not spec.dtype.is_full or spec.narrow_range:
-        ints = codes if shape is None else unpack(codes, spec.dtype.bits, spec.dtype.signed, shape)
-        _check_codes(ints, spec)
     if shape is None and torch.empty_like(codes, device="meta").stride() != codes.stride():
         codes = codes.clone(memory_format=torch.contiguous_format)  # repeated or with gaps
     return QTensor(codes, scale, zero_point, spec, dtype=dtype, shape=shape)
-
-
-def _check_codes(ints: Tensor, spec: QSpec) -> None:
-    for chunk in chunks(ints):
-        low, high = (int(bound) for bound in torch.aminmax(chunk.to(torch.int32)))
-        if low < spec.qmin or high > spec.qmax:
-            raise FileFormatError(
-                f"its integers run from {low} to {high}, and {spec} holds "
-                f"[{spec.qmin}, {spec.qmax}]"
-            )
 
 
 def spec_of(plain: Mapping[str, Any]) -> QSpec:

@@ -144,9 +144,11 @@ class QSpec:
         >>> QSpec.from_dict({"dtype": "uint8", "granularity": "PerChannel", "axis": 0})
         QSpec(uint8, PerChannel(axis=0))
         """
+        if not isinstance(plain, Mapping):
+            raise ArgumentTypeError(f"{plain!r} is not a format: give what to_dict() returned")
         rest = dict(plain)
         kinds = {kind.__name__: kind for kind in _GRANULARITIES}
-        kind = kinds.get(rest.pop("granularity", "PerTensor"))
+        kind = kinds.get(str(rest.pop("granularity", "PerTensor")))
         dtype = rest.pop("dtype", None)
         flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
         plain_flags = all(isinstance(flag, bool) for flag in flags.values())

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from halfstep.errors import MutationError
+from halfstep.numerics.checks import has_values
 from halfstep.tensor.dispatch import operator
 from halfstep.tensor.moves import Move, view
 from halfstep.tensor.qtensor import QTensor
@@ -23,7 +24,13 @@ def _same(q: QTensor, move: Move, dtype: torch.dtype | None = None) -> QTensor:
 @operator(aten.detach.default, aten.alias.default, aten.lift_fresh.default)
 def detach(func: Any, q: QTensor) -> Any:
     """The same tensor without history."""
-    return view(func, q, (), lambda: _same(q, lambda t: t.detach()))
+
+    def result() -> QTensor:
+        same = _same(q, lambda t: t.detach())
+        same.is_apart = q.is_apart
+        return same
+
+    return view(func, q, (), result, shares=True)
 
 
 @operator(aten.clone.default)
@@ -60,9 +67,40 @@ def copy_(func: Any, target: Any, source: Any, non_blocking: bool = False) -> An
             f"{what} cannot be copied into a tensor quantized as {target.spec}: quantize them "
             "first with the same spec and shape, or load with assign=True"
         )
-    for into, value in zip(target.stored(), source.stored(), strict=True):
-        into.copy_(value, non_blocking)
+    _refuse_part(target, source)
+    codes, *qparams = zip(target.stored(), source.stored(), strict=True)
+    codes[0].copy_(codes[1], non_blocking)
+    for into, value in qparams:
+        if _is_whole(into):  # else it holds the same numbers already
+            into.copy_(value, non_blocking)
     return target
+
+
+def _refuse_part(target: QTensor, source: QTensor) -> None:
+    """Raise where the write would be lost, or change what the rest of a larger tensor means."""
+    if target.is_apart:
+        raise MutationError(
+            f"a view of a tensor quantized as {target.spec} has integers of its own, since they "
+            "are packed, so a copy into it would not reach that tensor: copy into the whole, or "
+            "clone() the view first"
+        )
+    if all(map(_is_whole, target.stored())) or _same_qparams(target, source):
+        return
+    raise MutationError(
+        f"the target is part of a larger tensor quantized as {target.spec}, whose scale and zero "
+        "point the rest needs, and the source has others: clone() the part first, copy integers "
+        "of the same scale and zero point, or load with assign=True"
+    )
+
+
+def _is_whole(part: Tensor) -> bool:
+    """Whether a tensor is all that its memory holds."""
+    return part.untyped_storage().nbytes() == part.numel() * part.itemsize
+
+
+def _same_qparams(target: QTensor, source: QTensor) -> bool:
+    pairs = list(zip(target.qparams(), source.qparams(), strict=True))
+    return all(has_values(a) and has_values(b) and torch.equal(a, b) for a, b in pairs)
 
 
 @operator(

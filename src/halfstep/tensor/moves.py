@@ -20,8 +20,17 @@ from halfstep.tensor.qtensor import QTensor
 Move = Callable[[Tensor], Tensor]
 
 
-def view(func: Any, q: QTensor, args: Sequence[Any], result: Callable[[], QTensor]) -> Any:
+def view(
+    func: Any,
+    q: QTensor,
+    args: Sequence[Any],
+    result: Callable[[], QTensor],
+    *,
+    shares: bool = False,
+) -> Any:
     """Build a view's result so that autograd and inference mode accept it as a view of ``q``.
+
+    shares: it has q's own integers also where those are packed.
 
     In a compiled program it is a tensor of its own: torch would rebuild a view that is returned
     from its strides, which says nothing of scales.
@@ -30,6 +39,7 @@ def view(func: Any, q: QTensor, args: Sequence[Any], result: Callable[[], QTenso
         return result()
     with torch.inference_mode(mode=False):
         out = result()
+    out.is_apart = out.is_apart or (q.spec.dtype.is_packed and not shares)
     return return_and_correct_aliasing(func, (q, *args), {}, out)
 
 
@@ -64,6 +74,19 @@ def wide(ints: Tensor) -> Tensor:
 def steps_of(q: QTensor) -> Tensor:
     """q - zero_point as integers, whose sums are exact."""
     return q.ints.to(torch.int64) - spread(q.zero_point, q.shape)
+
+
+def exact_values(q: QTensor, *beside: Any) -> Tensor:
+    """The values before they are rounded to the dtype that q stands for.
+
+    In float32, whose rounding is far below a step; in float64 where q, or an operand ``beside`` it,
+    has codes of more than 16 bits, which a float32 cannot hold.
+    """
+    every = (q, *(operand for operand in beside if isinstance(operand, QTensor)))
+    if all(operand.spec.dtype.bits <= 16 for operand in every):
+        return q.floats(torch.float32)
+    zero_point = spread(q.zero_point, q.shape).double()
+    return (q.ints.double() - zero_point) * spread(q.scale, q.shape).double()
 
 
 def place(dim: int, ndim: int) -> int:

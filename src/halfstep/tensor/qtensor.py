@@ -13,6 +13,7 @@ from torch import Tensor
 
 from halfstep.errors import MutationError
 from halfstep.numerics import ops
+from halfstep.numerics.stored import check_stored
 from halfstep.spec import QSpec
 from halfstep.tensor import display
 from halfstep.tensor.accuracy import QuantizationError, quantization_error
@@ -49,6 +50,8 @@ class QTensor(Questions, Dispatched):
     _scale: Tensor
     _zero_point: Tensor
     _spec: QSpec
+    # Whether it is a view of packed integers, which had to be unpacked into memory of its own.
+    is_apart: bool
 
     def __new__(  # noqa: PYI034  (the parts of the one type; 3.10 has no Self)
         cls,
@@ -70,6 +73,7 @@ class QTensor(Questions, Dispatched):
             device=codes.device,
         )
         made._codes, made._scale, made._zero_point, made._spec = codes, scale, zero_point, spec
+        made.is_apart = False
         return made
 
     @classmethod
@@ -145,7 +149,11 @@ class QTensor(Questions, Dispatched):
         return ops.dequantize(self.ints, self._scale, self._zero_point, dtype or self.dtype)
 
     def quantization_error(self, x: Tensor) -> QuantizationError:
-        """How far the tensor is from x, the floats that were quantized: dB, steps, saturation."""
+        """How far the tensor is from x, the floats that were quantized: dB, steps, saturation.
+
+        Raises ``ArgumentTypeError`` where x is no float tensor, ``ArgumentError`` where it has
+        another shape.
+        """
         return quantization_error(x, self._scale, self._zero_point, self.ints, self._spec)
 
     # Torch's protocols.
@@ -277,8 +285,12 @@ def rebuild_qtensor(  # noqa: PLR0913, PLR0917  (a pickle holds plain positional
     is_parameter: bool,  # noqa: FBT001  (the same)
     requires_grad: bool = False,  # noqa: FBT001, FBT002  (the same)
 ) -> QTensor:
-    """The inverse of ``QTensor.__reduce_ex__``: from plain tensors and plain data."""
+    """The inverse of ``QTensor.__reduce_ex__``: from plain tensors and plain data.
+
+    A file may hold anything: raises a ``HalfstepError`` for parts that do not fit each other.
+    """
     read = QSpec.from_dict(spec)
+    read = check_stored((codes, scale, zero_point), read, dtype, shape)
     codes = codes.view(read.dtype.storage) if shape is None else codes
     made = QTensor(codes, scale, zero_point, read, dtype=dtype, shape=shape)
     if is_parameter:

@@ -13,7 +13,7 @@ from halfstep.errors import ArgumentError, GranularityError
 from halfstep.spec import PerTensor
 from halfstep.tensor.axes import Kind, reshaped
 from halfstep.tensor.dispatch import function, operator
-from halfstep.tensor.moves import axis_of, kind_of, moved_alike, per_tensor, place, rebuilt, view
+from halfstep.tensor.moves import axis_of, kind_of, moved_alike, place, rebuilt, view
 from halfstep.tensor.qtensor import QTensor
 
 aten = torch.ops.aten
@@ -86,7 +86,11 @@ def as_strided(
         )
     ints = q.ints
     start = None if offset is None else ints.storage_offset() + offset
-    return per_tensor(q, ints.as_strided(size, stride, start))
+    ints, ones = ints.as_strided(size, stride, start), (1,) * len(size)
+    scale, zero_point = q.scale.reshape(ones), q.zero_point.reshape(ones)
+    made = rebuilt(q, ints, scale, zero_point, q.spec.granularity)
+    made.is_apart = q.spec.dtype.is_packed
+    return made
 
 
 @operator(aten.unsqueeze.default)
