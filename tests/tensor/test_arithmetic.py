@@ -119,6 +119,57 @@ def test_sums_of_int32_are_exact() -> None:
     assert torch.equal(single(-q).int_repr(), -ints)
 
 
+def test_codes_that_no_float32_holds() -> None:
+    """hs.add and hs.mul take int32 codes beyond 2^24 exactly."""
+    spec = QSpec(hs.int32)
+    b, c, two = (
+        hs.from_int_repr(torch.tensor([code]), spec, scale=1.0, zero_point=0)
+        for code in (2**24 + 1, 2, 2)
+    )
+    assert hs.add(b, c, scale=1.0, zero_point=0).int_repr().item() == 16777219
+    assert hs.mul(b, two, scale=1.0, zero_point=0).int_repr().item() == 2**25 + 2
+    assert hs.add(b, torch.tensor([2.0]), scale=1.0, zero_point=5).int_repr().item() == 16777224
+    clamped = torch.clamp(
+        hs.from_int_repr(torch.tensor([2**24 + 1, 9]), spec, scale=1.0, zero_point=0), max=2.0**30
+    )
+    assert clamped.int_repr().tolist() == [2**24 + 1, 9]
+
+
+def stands_for(q: QTensor) -> Tensor:
+    """The values in float64, which is exact to a relative 2^-52."""
+    shape = tuple(q.shape)
+    return (q.int_repr().double() - repeated(q.zero_point, shape)) * repeated(
+        q.scale, shape
+    ).double()
+
+
+@pytest.mark.parametrize("name", [*sorted(OPERATIONS), "neg", "rsub", "pad"])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("other", [hs.int8, hs.int32])
+def test_int32_is_within_half_a_step(name: str, symmetric: bool, other: hs.QDType) -> None:  # noqa: FBT001 (a parameter)
+    """Whatever scales meet, each of the 2^32 steps counts, whose scale is one float32."""
+    generator = torch.Generator().manual_seed(7)
+    ones: dict[str, Callable[[Any, Any], Any]] = {
+        "neg": lambda a, b: -a,
+        "rsub": lambda a, b: 0.3 - a,
+        "pad": lambda a, b: torch.nn.functional.pad(a, (1, 1), value=3.5),
+    }
+    run = (OPERATIONS | ones)[name]
+    for granularity in (PerTensor(), PerChannel(0)):
+        a, b = (
+            hs.quantize(
+                torch.randn(2, 500, generator=generator) + 0.3,
+                QSpec(dtype, granularity, symmetric=symmetric),
+            )
+            for dtype in (hs.int32, other)
+        )
+        result = single(run(a, b))
+        exact = run(stands_for(a), stands_for(b))
+        off = (stands_for(result) - exact).abs() / repeated(result.scale, tuple(result.shape))
+        assert result.spec.dtype == hs.int32
+        assert float(off.max()) <= 0.5001
+
+
 def test_qparams_change_where_the_result_does_not_fit() -> None:
     """A sum beyond the format's range gets its own scale instead of saturating."""
     q = hs.from_int_repr(torch.tensor([100, -100]), hs.int8, scale=1.0, zero_point=0)
@@ -173,8 +224,16 @@ def test_add_refuses_what_means_nothing() -> None:
         hs.add(x, x, scale=1.0)
     with pytest.raises(ArgumentError, match="scale=0 is not a step"):
         hs.add(q, q, scale=0.0, zero_point=0)
-    with pytest.raises(NonFiniteError):
-        hs.add(q, x * float("nan"), scale=1.0, zero_point=0)
+    for bad in (x, x.double()):
+        with pytest.raises(NonFiniteError):
+            hs.add(q, bad * float("nan"), scale=1.0, zero_point=0)
+    for call in (hs.add, hs.mul):
+        with pytest.raises(ArgumentTypeError, match="an operand is str: give tensors"):
+            call(q, "a", scale=1.0, zero_point=0)
+        with pytest.raises(ArgumentTypeError, match=r"an operand is torch\.complex64"):
+            call(q, x * 1j, scale=1.0, zero_point=0)
+        with pytest.raises(ArgumentError, match=r"shapes \(2,\) and \(3,\) do not broadcast"):
+            call(q, torch.ones(3), scale=1.0, zero_point=0)
 
 
 def test_wider_format_wins() -> None:

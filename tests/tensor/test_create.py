@@ -121,6 +121,21 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "ints run from 300 to 300": lambda: hs.from_int_repr(
         torch.tensor([300]), hs.int8, scale=1.0, zero_point=0
     ),
+    "dtype='float32' is not a float dtype": lambda: hs.from_int_repr(
+        torch.tensor([1]), hs.int8, scale=1.0, zero_point=0, dtype="float32"
+    ),
+    "dtype=torch.int8 is not a float dtype": lambda: hs.dequantize(
+        hs.quantize(X, hs.int8), dtype=torch.int8
+    ),
+    "this is a int": lambda: hs.dequantize(5, scale=1.0),
+    "this is a str": lambda: hs.dequantize([hs.quantize(X, hs.int8), "no tensor"]),
+    "dtype=torch.float32 is not an integer format": lambda: hs.dequantize(X, scale=1.0),
+    "quantization_error takes a torch tensor, and x is a list": lambda: hs.quantize(
+        X, hs.int8
+    ).quantization_error([1]),
+    "quantization_error takes floats, and x is torch.int64": lambda: hs.quantize(
+        X, hs.int8
+    ).quantization_error(X.long()),
     "scale is missing": lambda: hs.dequantize(torch.tensor([1], dtype=torch.int8)),
     "knows its own scale": lambda: hs.dequantize(hs.quantize(X, hs.int8), scale=1.0),
 }
@@ -165,3 +180,20 @@ def test_quantization_error() -> None:
     assert error.saturated == pytest.approx(1 / 3)
     with pytest.raises(ArgumentError, match="give the floats that were quantized"):
         q.quantization_error(X)
+
+
+def test_dequantize_of_lists_passes_its_arguments_on() -> None:
+    """Scale, zero point, axis and dtype hold for every tensor of a list, and of lists in it."""
+    ints = torch.tensor([[1, 2], [3, 4]], dtype=torch.int8)
+    how: Any = {"scale": [0.5, 1.0], "zero_point": [0, 1], "axis": 1, "dtype": torch.float64}
+    one = hs.dequantize(ints, **how)
+    first, (second, third) = hs.dequantize([ints, (ints, ints)], **how)
+    for found in (first, second, third):
+        assert found.dtype == torch.float64
+        assert torch.equal(found, one)
+    q = hs.quantize(X.bfloat16(), hs.int8)
+    assert hs.dequantize(q).dtype == torch.bfloat16
+    exact = hs.dequantize([[q]], dtype=torch.float64)[0][0]
+    assert torch.equal(exact, ((q.int_repr() - q.zero_point) * q.scale).double())
+    with pytest.raises(ArgumentError, match="knows its own scale"):
+        hs.dequantize([q], scale=1.0)

@@ -8,6 +8,7 @@ from torch import Tensor
 from halfstep.errors import ArgumentError
 from halfstep.numerics import ops
 from halfstep.numerics.affine import spread
+from halfstep.numerics.checks import check_float
 from halfstep.numerics.metrics import max_error_in_steps, sqnr
 from halfstep.spec import QSpec
 
@@ -36,6 +37,7 @@ def quantization_error(
     x: Tensor, scale: Tensor, zero_point: Tensor, codes: Tensor, spec: QSpec
 ) -> QuantizationError:
     """Compare the floats x with what the codes stand for."""
+    x = check_float(x, "quantization_error")
     if x.shape != codes.shape:
         raise ArgumentError(
             f"x has shape {tuple(x.shape)}, and the quantized tensor {tuple(codes.shape)}: "

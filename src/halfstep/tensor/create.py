@@ -1,6 +1,7 @@
 """The ways into and out of a QTensor: quantize, from_int_repr, dequantize."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,9 +9,16 @@ from torch import Tensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError, HalfstepWarning
 from halfstep.numerics import ops
-from halfstep.numerics.checks import Qparam, check_float, resolve_qparams, resolve_spec
+from halfstep.numerics.checks import (
+    Qparam,
+    check_codes,
+    check_float,
+    has_values,
+    resolve_qparams,
+    resolve_spec,
+)
 from halfstep.numerics.ranges import NAN_POLICIES, qparams_for_values
-from halfstep.spec import PerChannel, PerTensor, QDType, QSpec
+from halfstep.spec import QDType, QSpec
 from halfstep.tensor.qtensor import QTensor
 
 
@@ -63,7 +71,7 @@ def quantize(
             raise ArgumentError("zero_point is given without scale: give both, or neither")
         step, offset = qparams_for_values(x, spec, nan)
     else:
-        step, offset = own_qparams(x.shape, spec, scale, zero_point, x.device)
+        step, offset = resolve_qparams(x.shape, spec, scale, zero_point, x.device)
     # Qparams from x's own range have seen every value: NaN has been refused there.
     check = nan == "raise" and scale is not None
     ints = ops.quantize(x, step, offset, spec.qmin, spec.qmax, spec.dtype.storage, check)
@@ -72,16 +80,8 @@ def quantize(
     return QTensor.from_parts(ints, step, offset, spec, x.dtype)
 
 
-def own_qparams(
-    shape: torch.Size, spec: QSpec, scale: Qparam, zero_point: Qparam | None, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Checked qparams that share no memory with what the caller gave."""
-    step, offset = resolve_qparams(shape, spec, scale, zero_point, device)
-    return step.clone(), offset.clone()
-
-
 def _report_nan(x: Tensor) -> None:
-    count = int(x.isnan().sum())
+    count = int(x.float().isnan().sum()) if has_values(x) else 0
     if count:
         warnings.warn(
             f"{count} of {x.numel()} values are NaN and were quantized as 0",
@@ -118,13 +118,10 @@ def from_int_repr(
             f"from_int_repr takes a tensor of integers, and ints is {given}: "
             "use hs.quantize for floats, and q.int_repr() of a quantized tensor"
         )
-    if not dtype.is_floating_point:
-        raise ArgumentTypeError(
-            f"dtype={dtype} is not a float dtype: it is what the tensor stands for"
-        )
+    _check_stands_for(dtype)
     spec = resolve_spec(spec, axis, ints.ndim)
-    step, offset = own_qparams(ints.shape, spec, scale, zero_point, ints.device)
-    _check_codes(ints, spec)
+    step, offset = resolve_qparams(ints.shape, spec, scale, zero_point, ints.device)
+    check_codes(ints, spec)
     codes = torch.empty_like(ints, dtype=spec.dtype.storage).copy_(ints)
     return QTensor.from_parts(codes, step, offset, spec, dtype)
 
@@ -133,30 +130,28 @@ def _is_float(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool
 
 
-def _check_codes(ints: Tensor, spec: QSpec) -> None:
-    if ints.is_meta or torch.compiler.is_compiling() or not ints.numel():
-        return
-    # Not every integer dtype has min and max; int64 has, and holds all but uint64's upper half.
-    low, high = (int(bound) for bound in torch.aminmax(ints.to(torch.int64)))
-    if low < spec.qmin or high > spec.qmax:
-        raise ArgumentError(
-            f"ints run from {low} to {high}, and {spec} holds [{spec.qmin}, {spec.qmax}]: "
-            "choose a wider dtype"
+def _check_stands_for(dtype: Any) -> None:
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ArgumentTypeError(
+            f"dtype={dtype!r} is not a float dtype: it is what the tensor stands for, such as "
+            "torch.float32"
         )
 
 
 def dequantize(
-    ints: Tensor | Any,
+    ints: Tensor | Sequence[Any],
     *,
     scale: Qparam | None = None,
     zero_point: Qparam | None = None,
     axis: int | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> Tensor | list[Tensor]:
+    dtype: torch.dtype | None = None,
+) -> Tensor | list[Any]:
     """The floats that integers stand for: ``x' = (q - zero_point) * scale``.
 
     ints: a tensor of int8, uint8, int16, uint16 or int32 with ``scale=`` and ``zero_point=``; or a
-        quantized tensor, or a list of them, which know their own.
+        quantized tensor, which knows its own; or a list of either, also of lists, of which every
+        tensor is taken with the other arguments.
+    dtype: of the floats; what a quantized tensor stands for, else float32, when left out.
 
     Raises ``ArgumentError`` or ``ArgumentTypeError`` for what does not fit.
 
@@ -164,19 +159,27 @@ def dequantize(
     >>> hs.dequantize(torch.tensor([-1, 0, 3], dtype=torch.int8), scale=0.5, zero_point=-1)
     tensor([0.0000, 0.5000, 2.0000])
     """
+    if dtype is not None:
+        _check_stands_for(dtype)
     if isinstance(ints, list | tuple):
-        return [tensor for one in ints if isinstance(tensor := dequantize(one), Tensor)]
+        return [
+            dequantize(one, scale=scale, zero_point=zero_point, axis=axis, dtype=dtype)
+            for one in ints
+        ]
     if isinstance(ints, QTensor):
         if scale is not None or zero_point is not None or axis is not None:
             raise ArgumentError(
                 "a quantized tensor knows its own scale, zero_point and axis: leave them out, or "
                 "pass q.int_repr()"
             )
-        return ints.dequantize()
+        return (ints if dtype is None else ints.to(dtype)).dequantize()
+    if not isinstance(ints, Tensor):
+        raise ArgumentTypeError(
+            f"dequantize takes a tensor of integers, a quantized tensor or a list of them, and "
+            f"this is a {type(ints).__name__}: wrap it in torch.tensor()"
+        )
     if scale is None:
         raise ArgumentError("scale is missing: plain integers need scale= and zero_point=")
-    spec = QSpec(ints.dtype, PerTensor() if axis is None else PerChannel(axis)).normalized(
-        ints.ndim
-    )
+    spec = resolve_spec(ints.dtype, axis, ints.ndim)
     step, offset = resolve_qparams(ints.shape, spec, scale, zero_point, ints.device)
-    return ops.dequantize(ints, step, offset, dtype)
+    return ops.dequantize(ints, step, offset, dtype or torch.float32)

@@ -5,6 +5,7 @@ from html import escape
 import torch
 from torch import Tensor
 
+from halfstep.numerics.checks import has_values
 from halfstep.spec import QSpec
 
 _SHOWN = 8  # rows, columns and channels in the notebook view
@@ -12,7 +13,7 @@ _SHOWN = 8  # rows, columns and channels in the notebook view
 
 def text(ints: Tensor, scale: Tensor, zero_point: Tensor, spec: QSpec, dtype: torch.dtype) -> str:
     """The integers as torch prints them, the format, and the scales."""
-    if ints.is_meta or isinstance(ints, torch._subclasses.FakeTensor):
+    if not has_values(ints):
         return f"QTensor(..., shape={tuple(ints.shape)}, {_format(spec, dtype)})"
     body = _numbers(ints.to(torch.int64), "QTensor(")
     qparams = (
@@ -25,7 +26,7 @@ def text(ints: Tensor, scale: Tensor, zero_point: Tensor, spec: QSpec, dtype: to
 def html(ints: Tensor, scale: Tensor, zero_point: Tensor, spec: QSpec, dtype: torch.dtype) -> str:
     """A caption, the first integers as a table, and the first scales."""
     caption = f"QTensor {tuple(ints.shape)}, {_format(spec, dtype)}"
-    if ints.is_meta or isinstance(ints, torch._subclasses.FakeTensor):
+    if not has_values(ints):
         return f"<p>{escape(caption)}</p>"
     corner = ints.to(torch.int64)
     while corner.ndim > 2:

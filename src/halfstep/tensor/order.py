@@ -16,7 +16,7 @@ from halfstep.spec import PerTensor
 from halfstep.tensor.axes import Kind
 from halfstep.tensor.dispatch import operator
 from halfstep.tensor.fitting import fitted
-from halfstep.tensor.moves import kind_of, per_tensor, place, steps_of, wide
+from halfstep.tensor.moves import exact_values, kind_of, per_tensor, place, steps_of, wide
 from halfstep.tensor.qtensor import QTensor
 
 aten = torch.ops.aten
@@ -52,7 +52,7 @@ def clamp(func: Any, q: QTensor, min: Number | None = None, max: Number | None =
         codes = torch.maximum(codes, _code(q, min))
     if max is not None:
         codes = torch.minimum(codes, _code(q, max))
-    return fitted(func(q.floats(torch.float32), min, max), [q], codes)
+    return fitted(func(exact_values(q), min, max), [q], codes)
 
 
 def _code(q: QTensor, value: Number) -> Tensor:

@@ -13,7 +13,7 @@ from halfstep.spec import PerTensor
 from halfstep.tensor.axes import Kind, kinds, moved
 from halfstep.tensor.dispatch import operator
 from halfstep.tensor.fitting import fitted
-from halfstep.tensor.moves import axis_of, group_size, rebuilt, wide
+from halfstep.tensor.moves import axis_of, exact_values, group_size, rebuilt, wide
 from halfstep.tensor.qtensor import QTensor
 
 aten = torch.ops.aten
@@ -45,7 +45,7 @@ def _filled(q: QTensor, pad: Sequence[int], value: float) -> QTensor:
     codes, border = aten.constant_pad_nd(q.ints.double(), pad, 0), _border(q, pad)
     fill = (value / q.scale.double()).round() + q.zero_point
     codes = torch.where(border, spread(fill, codes.shape), codes)
-    return fitted(aten.constant_pad_nd(q.floats(torch.float32), pad, value), [q], codes)
+    return fitted(aten.constant_pad_nd(exact_values(q), pad, value), [q], codes)
 
 
 def _border(q: QTensor, pad: Sequence[int]) -> Tensor:
