@@ -78,6 +78,9 @@ class QDType:
     def parse(cls, name: str) -> "QDType":
         """The format with this name, as ``str()`` prints it.
 
+        Raises ``ArgumentError`` for a name that no format has, and for bounds that cannot be read
+        or do not lie inside the format.
+
         >>> QDType.parse("int4"), QDType.parse("int8[-127, 127]")
         (int4, int8[-127, 127])
         """

@@ -73,7 +73,10 @@ class PerChannel:
         _check_integer(self.axis, "axis")
 
     def scale_shape(self, shape: Shape) -> Shape:
-        """The shape of ``scale`` for a tensor of this shape."""
+        """The shape of ``scale`` for a tensor of this shape.
+
+        Raises ``ArgumentError`` where the tensor has no such axis.
+        """
         axis = normalize_axis(self.axis, len(shape))
         return tuple(size if dim == axis else 1 for dim, size in enumerate(shape))
 
@@ -103,7 +106,11 @@ class PerGroup:
             raise ArgumentError(f"size={self.size} is not a group size: allowed is 1 or more")
 
     def scale_shape(self, shape: Shape) -> Shape:
-        """The shape of ``scale`` for a tensor of this shape."""
+        """The shape of ``scale`` for a tensor of this shape.
+
+        Raises ``GranularityError`` where ``size`` does not divide the axis, and ``ArgumentError``
+        where the tensor has no such axis.
+        """
         axis = normalize_axis(self.axis, len(shape))
         if shape[axis] % self.size:
             divisors = [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0]
@@ -133,7 +140,10 @@ class PerToken:
         return None
 
     def scale_shape(self, shape: Shape) -> Shape:
-        """The shape of ``scale`` for a tensor of this shape."""
+        """The shape of ``scale`` for a tensor of this shape.
+
+        Raises ``GranularityError`` for a shape of no dimensions, which has no rows.
+        """
         if not shape:
             raise GranularityError(
                 "a 0-dimensional tensor has no rows: use PerTensor() for a single number"

@@ -164,7 +164,8 @@ def add(
 
         q = clamp(rne((a + b) / scale) + zero_point, qmin, qmax)
 
-    The format is the operands' (the wider, on the axis that the result has). Raises
+    The format is the operands' (the wider, on the axis that the result has). The sum is taken in
+    float32, and in float64 where an operand has codes of more than 16 bits. Raises
     ``ArgumentTypeError`` where neither is quantized, ``ArgumentError`` for qparams or shapes that
     do not fit, ``NonFiniteError`` for NaN.
 
@@ -183,7 +184,7 @@ def mul(
 
         q = clamp(rne((a * b) / scale) + zero_point, qmin, qmax)
 
-    Format and errors as for ``add``.
+    Format, precision and errors as for ``add``.
 
     >>> import halfstep as hs, torch
     >>> a = hs.quantize(torch.tensor([1.0, 2.0]), hs.int8, scale=0.5, zero_point=0)

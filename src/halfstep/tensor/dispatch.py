@@ -81,7 +81,8 @@ def no_fallback() -> Iterator[None]:
     """Raise ``FallbackError`` instead of dequantizing, inside the ``with``.
 
     For code that must stay in integers: an op that has no integer form is named, not run on
-    floats. A ``torch.compile``d function keeps the rule under which it was compiled.
+    floats. A ``torch.compile``d function keeps the rule under which it was compiled. Writing in
+    place raises ``MutationError`` in here as elsewhere.
 
     >>> import halfstep as hs, torch
     >>> q = hs.quantize(torch.ones(2, 2), hs.int8)

@@ -151,8 +151,8 @@ class QTensor(Questions, Dispatched):
     def quantization_error(self, x: Tensor) -> QuantizationError:
         """How far the tensor is from x, the floats that were quantized: dB, steps, saturation.
 
-        Raises ``ArgumentTypeError`` where x is no float tensor, ``ArgumentError`` where it has
-        another shape.
+        Raises ``ArgumentTypeError`` or ``ArgumentError`` for an x that is no float tensor or does
+        not have the shape.
         """
         return quantization_error(x, self._scale, self._zero_point, self.ints, self._spec)
 
@@ -285,10 +285,7 @@ def rebuild_qtensor(  # noqa: PLR0913, PLR0917  (a pickle holds plain positional
     is_parameter: bool,  # noqa: FBT001  (the same)
     requires_grad: bool = False,  # noqa: FBT001, FBT002  (the same)
 ) -> QTensor:
-    """The inverse of ``QTensor.__reduce_ex__``: from plain tensors and plain data.
-
-    A file may hold anything: raises a ``HalfstepError`` for parts that do not fit each other.
-    """
+    """The inverse of ``__reduce_ex__``; a ``HalfstepError`` where a file's parts do not fit."""
     read = QSpec.from_dict(spec)
     read = check_stored((codes, scale, zero_point), read, dtype, shape)
     codes = codes.view(read.dtype.storage) if shape is None else codes
