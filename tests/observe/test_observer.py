@@ -4,13 +4,15 @@ import copy
 import io
 import math
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError, NonFiniteError
-from halfstep.observe import MinMaxObserver, Observer, reset_observers
+from halfstep.observe import MinMaxObserver, Observer, reset_observers, sync_observers
 from halfstep.spec import PerChannel, PerGroup, PerTensor, PerToken, QSpec, int8, uint8
 from tests.assertions import assert_same_bits
 from tests.observe.kinds import KINDS, SPECS, make, same_state
@@ -260,3 +262,20 @@ def test_repr_shows_spec_count_and_range() -> None:
     assert repr(observer) == "MinMaxObserver(QSpec(uint8), count=0, range=none)"
     observer(torch.tensor([-1.0, 2.5]))
     assert repr(observer) == "MinMaxObserver(QSpec(uint8), count=2, range=[-1, 2.5])"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_number_is_observed(kind: str) -> None:
+    """A tensor of no dimensions, such as a loss or a learned temperature, is data as any other."""
+    observer = make(kind, QSpec(int8))
+    observer(torch.tensor(5.0))
+    scale, zero_point = observer.qparams()
+    assert (scale.shape, zero_point.shape) == ((), ())
+    assert scale.item() == pytest.approx(5 / 255, rel=0.1)
+
+
+@pytest.mark.parametrize("verb", [reset_observers, sync_observers])
+def test_the_verbs_take_modules_only(verb: Callable[[Any], int]) -> None:
+    """Anything else is named."""
+    with pytest.raises(ArgumentTypeError, match="model is a int: give a torch.nn.Module"):
+        verb(3)

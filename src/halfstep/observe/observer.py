@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfstep.errors import ArgumentError, GranularityError
+from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
 from halfstep.observe.batch import count_non_finite, finite_range, is_finite, non_finite_error
@@ -259,7 +259,14 @@ def reset_observers(model: nn.Module) -> int:
     >>> hs.reset_observers(model), model[0].count
     (1, 0)
     """
-    observers = [module for module in model.modules() if isinstance(module, Observer)]
-    for observer in observers:
+    observers = observers_in(model)
+    for observer in observers.values():
         observer.reset()
     return len(observers)
+
+
+def observers_in(model: nn.Module) -> dict[str, Observer]:
+    """The observers of a model by name. Raises ``ArgumentTypeError`` for what is no module."""
+    if not isinstance(model, nn.Module):
+        raise ArgumentTypeError(f"model is a {type(model).__name__}: give a torch.nn.Module")
+    return {name: module for name, module in model.named_modules() if isinstance(module, Observer)}

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError
-from halfstep.observe.observer import Observer
+from halfstep.observe.observer import Observer, observers_in
 
 State = dict[str, Tensor]
 
@@ -29,7 +29,7 @@ def sync_observers(module: nn.Module, group: Any = None) -> int:
     >>> hs.sync_observers(torch.nn.Sequential(hs.MinMaxObserver(hs.int8)))
     1
     """
-    observers = {name: part for name, part in module.named_modules() if isinstance(part, Observer)}
+    observers = observers_in(module)
     if not (dist.is_available() and dist.is_initialized()):
         return len(observers)
     mine = {name: _portable(observer) for name, observer in observers.items()}
