@@ -136,6 +136,9 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "quantization_error takes floats, and x is torch.int64": lambda: hs.quantize(
         X, hs.int8
     ).quantization_error(X.long()),
+    "ints run from 18446744073709551616 to": lambda: hs.from_int_repr(
+        torch.tensor([2**64 - 1], dtype=torch.uint64), hs.int8, scale=1.0, zero_point=0
+    ),
     "scale is missing": lambda: hs.dequantize(torch.tensor([1], dtype=torch.int8)),
     "knows its own scale": lambda: hs.dequantize(hs.quantize(X, hs.int8), scale=1.0),
 }

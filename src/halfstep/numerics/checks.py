@@ -78,8 +78,10 @@ def check_codes(ints: Tensor, spec: QSpec) -> None:
     """Raise ``ArgumentError`` where an integer is not a code of ``spec``."""
     if not (has_values(ints) and ints.numel()):
         return
-    # Not every integer dtype has min and max; int64 has, and holds all but uint64's upper half.
-    narrow = ints if ints.dtype in _WITH_MIN_AND_MAX else ints.to(torch.int64)
+    # Not every integer dtype has min and max, and int64 lacks uint64's upper half. Beyond 2^53
+    # float64 rounds, but nothing so large is a code.
+    wide = torch.float64 if ints.dtype == torch.uint64 else torch.int64
+    narrow = ints if ints.dtype in _WITH_MIN_AND_MAX else ints.to(wide)
     low, high = (int(bound) for bound in torch.aminmax(narrow))
     if low < spec.qmin or high > spec.qmax:
         raise ArgumentError(
@@ -118,8 +120,9 @@ def check_steps(scale: Tensor, given: Tensor | None = None) -> None:
 
     given: what the scale was made of, to be named in the error as the caller wrote it.
     """
-    good = (scale >= SMALLEST_SCALE) & (scale < math.inf)
-    if not bool(good.all()):
+    low, high = _bounds(scale)
+    if not (low >= SMALLEST_SCALE and high < math.inf):
+        good = (scale >= SMALLEST_SCALE) & (scale < math.inf)
         given = scale if given is None else given
         value = given.flatten()[_first(~good, given)].item()
         raise ArgumentError(
@@ -164,8 +167,19 @@ def _check_zero_point(given: Tensor, spec: QSpec) -> None:
 
 def check_finite(zero_point: Tensor) -> None:
     """Raise ``ArgumentError`` where a float zero point is not finite as a float32."""
-    why = "is not finite: allowed are finite float32 numbers"
-    _refuse_zero_point(zero_point, ~zero_point.float().isfinite(), why)
+    values = zero_point.float()
+    if not all(map(math.isfinite, _bounds(values))):
+        why = "is not finite: allowed are finite float32 numbers"
+        _refuse_zero_point(zero_point, ~values.isfinite(), why)
+
+
+def _bounds(values: Tensor) -> tuple[float, float]:
+    """The least and greatest value, NaN if one is, in the fewest steps: training waits for it."""
+    if values.numel() < 2:
+        value = values.item() if values.numel() else 1.0
+        return value, value
+    low, high = torch.aminmax(values)
+    return low.item(), high.item()
 
 
 def _refuse_zero_point(given: Tensor, bad: Tensor, why: str) -> None:
