@@ -1,6 +1,7 @@
 """Checkpoints of torch.save: golden files, names, and a torch without quantized tensors."""
 
 import collections
+import datetime as dt
 import importlib.util
 import json
 import math
@@ -119,6 +120,20 @@ def test_names_are_paths_and_tied_tensors_stay_tied(tmp_path: Path) -> None:
     torch.save({"a": x, "b": x}, path)
     tied = load_tensors(path)
     assert tied["a"] is tied["b"]
+
+
+def test_what_is_no_tensor_is_named(tmp_path: Path) -> None:
+    """By key, by position, or, where it stands alone, by its type."""
+    contents = {
+        ("epoch", "texts"): {"epoch": 3, "texts": ["a"], "w": torch.ones(1), "nothing": None},
+        ("0", "2"): [1, torch.ones(1), "x"],
+        ("int",): 3,
+        ("datetime.date",): dt.date(2020, 1, 1),
+        (): torch.ones(1),
+    }
+    for others, content in contents.items():
+        torch.save(content, tmp_path / "x.pt")
+        assert open_file(tmp_path / "x.pt").others == others
 
 
 def test_a_name_that_occurs_twice_is_not_lost(tmp_path: Path) -> None:

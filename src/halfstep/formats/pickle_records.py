@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 Record: TypeAlias = object
-"""None, bool, int, float, str, bytes, list, tuple, or one of the four classes below."""
+"""None, bool, int, float, str, bytes, list, tuple, or one of the five classes below."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,3 +52,10 @@ class Persistent:
     """A reference to something outside the pickle, such as a storage."""
 
     key: Record
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A number of a module that torch's ``state_dict`` gives as a tensor without dimensions."""
+
+    value: float  # or an int of 64 bits

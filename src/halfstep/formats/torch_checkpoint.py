@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from halfstep.errors import FileFormatError
-from halfstep.formats.pickle_records import Call, Record
+from halfstep.formats.pickle_records import Call, Number, Record
 from halfstep.formats.stored import StoredTensor, TensorFile
 from halfstep.formats.torch_archive import ZIP_MAGIC, Archive, open_legacy, open_zip
 from halfstep.formats.torch_names import name_leaves
-from halfstep.formats.torch_tensors import read_tensor
+from halfstep.formats.torch_tensors import read_number, read_tensor
 from halfstep.formats.torch_views import UnreadableTensorError
 
 PICKLE_MAGICS: Final = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -67,6 +67,8 @@ class _Reader:
         self._known: dict[int, _Leaf | None] = {}
 
     def read(self, record: Record) -> _Leaf | None:
+        if isinstance(record, Number):
+            return read_number(record)
         if not isinstance(record, Call):
             return None
         if id(record) not in self._known:

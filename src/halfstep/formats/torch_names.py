@@ -5,23 +5,17 @@ A state dict gives its own keys. A pickled module gives the names that its state
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 from halfstep.errors import FileFormatError
 from halfstep.formats.pickle_records import Call, Pairs, Record
+from halfstep.formats.torch_children import CONTAINERS, children, entries
 
 MAX_DEPTH: Final = 200
 MAX_NAME_BYTES: Final = 1 << 27  # of all names together, parts of paths included
 
 Leaf = TypeVar("Leaf")
-_Step: TypeAlias = tuple[str, Record]
 
-_MODULE_TABLES: Final = frozenset(["_parameters", "_buffers", "_modules"])
-_ORDERED_DICT: Final = "collections.OrderedDict"
-_VERSIONS: Final = "_metadata"  # of the modules of a state dict
-_LINEAR_PARAMS: Final = ("weight", "bias")
-_CONV_STATE_SIZE: Final = 15
-_CONV_STATE: Final = {10: "weight", 11: "bias", 12: "scale", 13: "zero_point"}
 _UNPACKED: Final = {
     "_packed_params._packed_params.weight": "weight",
     "_packed_params._packed_params.bias": "bias",
@@ -32,7 +26,9 @@ _UNPACKED: Final = {
 def name_leaves(
     root: Record, read: Callable[[Record], Leaf | None]
 ) -> tuple[dict[str, Leaf], tuple[str, ...]]:
-    """Every leaf below ``root`` by name, and the keys of ``root`` that lead to none.
+    """Every leaf below ``root`` by name, and the keys (or positions) in it that lead to none.
+
+    Where ``root`` is itself a number, a text or an object without tensors, the second is its type.
 
     ``read`` says what is a leaf: None for anything else. Shared containers are named at each place
     where they occur, cycles are cut. A name that occurs again gets ``#2`` appended.
@@ -54,9 +50,21 @@ def name_leaves(
             seen[name] += 1
             unique = f"{name}#{seen[name] + 1}"
         named[unique] = leaf
-    entries = root if isinstance(root, Pairs) else root.items if isinstance(root, Call) else Pairs()
-    others = [k for k, v in _entries(entries) if v is not None and not walk.leaves(v, 1)]
+    others = [k for k, v in _outermost(root) if v is not None and not walk.leaves(v, 1)]
     return named, tuple(others)
+
+
+def _outermost(root: Record) -> Iterator[tuple[str, Record]]:
+    """What ``root`` holds by key or position, or ``root`` itself under the name of its type."""
+    if isinstance(root, Pairs):
+        yield from entries(root)
+    elif isinstance(root, list | tuple):
+        yield from children(root)
+    elif isinstance(root, Call) and (root.items.pairs or root.elements):
+        yield from entries(root.items)
+        yield from children(root.elements)
+    else:
+        yield (root.path if isinstance(root, Call) else type(root).__name__), root
 
 
 def _unpacked(path: str, named: Mapping[str, object]) -> str:
@@ -86,12 +94,12 @@ class _Walk(Generic[Leaf]):
         leaf = self._read(record)
         if leaf is not None:
             return [("", leaf)]
-        if id(record) in self._active or not isinstance(record, _CONTAINERS):
+        if id(record) in self._active or not isinstance(record, CONTAINERS):
             return []
         self._active.add(id(record))
         found = [
             (self._join(step, path), leaf)
-            for step, child in _children(record)
+            for step, child in children(record)
             for path, leaf in self.leaves(child, depth + 1)
         ]
         self._active.discard(id(record))
@@ -107,67 +115,4 @@ class _Walk(Generic[Leaf]):
         return f"{step}.{path}" if step and path else step or path
 
 
-_CONTAINERS: Final = (Pairs, list, tuple, Call)
 _ENTRY_COST: Final = 32  # what one entry of a list costs besides its text
-
-
-def _children(record: Record) -> Iterator[_Step]:
-    if isinstance(record, Pairs):
-        yield from _entries(record)
-    elif isinstance(record, list | tuple):
-        yield from ((str(place), child) for place, child in enumerate(record))
-    elif isinstance(record, Call):
-        yield from _entries(record.items)
-        yield from ((str(place), child) for place, child in enumerate(record.elements))
-        inside = [*_state(record), *_arguments(record)]
-        yield from (step for step in inside if isinstance(step[1], _CONTAINERS))
-
-
-def _arguments(record: Call) -> Iterator[_Step]:
-    """What an object was made from; Python 2 made an ordered dict from a list of pairs."""
-    first = record.args[0] if len(record.args) == 1 else None
-    if record.path == _ORDERED_DICT and isinstance(first, list):
-        items = (item for item in first if isinstance(item, list | tuple) and len(item) == 2)
-        yield from _entries(Pairs([(key, value) for key, value in items]))
-    else:
-        yield from (("", child) for child in record.args)
-
-
-def _entries(record: Pairs) -> Iterator[_Step]:
-    for place, (key, value) in enumerate(record.pairs):
-        name = str(key) if isinstance(key, str | int) else f"<key {place}>"
-        if name.endswith("_packed_params") and isinstance(value, tuple) and len(value) == 2:
-            yield from (
-                (f"{name}.{part}", v) for part, v in zip(_LINEAR_PARAMS, value, strict=True)
-            )
-        else:
-            yield name, value
-
-
-def _state(record: Call) -> Iterator[_Step]:
-    """The attributes of an object, with the names that ``state_dict`` would give them."""
-    state = record.state
-    if isinstance(state, Pairs):
-        for name, value in _entries(state):
-            if (record.path, name) != (_ORDERED_DICT, _VERSIONS):
-                yield "" if name in _MODULE_TABLES else name, value
-    elif record.path == "torch.ScriptObject" and isinstance(state, tuple) and len(state) == 2:
-        yield from _script_state(*state)
-    elif record.path.endswith("PackedParamsBase"):
-        yield from _script_state(state, record.path)
-    elif isinstance(state, tuple) and len(state) == _CONV_STATE_SIZE:
-        yield from ((_CONV_STATE.get(place, str(place)), v) for place, v in enumerate(state))
-    else:
-        yield "", state
-
-
-def _script_state(state: Record, kind: Record) -> Iterator[_Step]:
-    """The packed parameters that torch's quantized modules keep in C++ objects."""
-    name = kind.rpartition(".")[2] if isinstance(kind, str) else ""
-    match name, state:
-        case "LinearPackedParamsBase", (weight, bias):
-            yield from zip(_LINEAR_PARAMS, (weight, bias), strict=True)
-        case "EmbeddingPackedParamsBase", (_, [weight], *_):
-            yield "", weight
-        case _:
-            yield "", state

@@ -6,13 +6,27 @@ The functions are known by name and never looked up: each is answered by a few l
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import torch
+
 from halfstep.errors import FileFormatError
-from halfstep.formats.pickle_records import Call, Global, Record
+from halfstep.formats.pickle_records import Call, Global, Number, Record
 from halfstep.formats.stored import StoredTensor
 from halfstep.formats.torch_archive import Archive
 from halfstep.formats.torch_halfstep import read_halfstep
 from halfstep.formats.torch_quantized import read_quantized
 from halfstep.formats.torch_views import PLAIN_BUILDERS, UnreadableTensorError, plain_view
+
+
+def read_number(number: Number) -> StoredTensor:
+    """The tensor of a number, as ``state_dict`` makes it: int64, or float32.
+
+    >>> read_number(Number(3)).load()
+    tensor(3)
+    """
+    dtype = torch.int64 if isinstance(number.value, int) else torch.float32
+    return StoredTensor(
+        (), dtype, None, dtype.itemsize, lambda: torch.tensor(number.value, dtype=dtype)
+    )
 
 
 def read_tensor(record: Record, archive: Archive) -> StoredTensor | None:
