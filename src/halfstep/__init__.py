@@ -9,6 +9,7 @@ from halfstep.errors import (
     HalfstepError,
     HalfstepWarning,
     MissingExtraError,
+    MissingFileError,
     MutationError,
     NonFiniteError,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "HistogramObserver",
     "MinMaxObserver",
     "MissingExtraError",
+    "MissingFileError",
     "MovingAverageObserver",
     "MutationError",
     "NonFiniteError",

@@ -8,6 +8,7 @@
     ├── FallbackError (RuntimeError)       an op would leave the integers under ``no_fallback``
     ├── MutationError (RuntimeError)       an in-place change of a quantized tensor
     ├── FileFormatError (ValueError)       a file that is truncated, corrupt or of another kind
+    │   └── MissingFileError               a file that is not there (FileNotFoundError)
     └── MissingExtraError (ImportError)    an optional package is needed and not installed
 
 Every error is a ``HalfstepError`` and also the builtin that it specialises, so old ``except
@@ -23,6 +24,7 @@ __all__ = [
     "HalfstepError",
     "HalfstepWarning",
     "MissingExtraError",
+    "MissingFileError",
     "MutationError",
     "NonFiniteError",
 ]
@@ -113,6 +115,18 @@ class FileFormatError(HalfstepError, ValueError):
     >>> import halfstep as hs
     >>> issubclass(hs.FileFormatError, ValueError)
     True
+    """
+
+
+class MissingFileError(FileFormatError, FileNotFoundError):
+    """A file that is not there.
+
+    >>> import halfstep as hs
+    >>> try:
+    ...     hs.load_tensors("no-such-file.pt")
+    ... except FileNotFoundError as error:
+    ...     print(str(error).split(": give")[0])
+    no-such-file.pt: there is no such file
     """
 
 

@@ -1,11 +1,14 @@
 """Files are told apart by content, and what is no file of tensors is refused in one line."""
 
+import pickle
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from halfstep.errors import FileFormatError
+from halfstep.errors import FileFormatError, MissingFileError
 from halfstep.formats import load_tensors, open_file, save_tensors
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(100)
@@ -28,6 +31,31 @@ def test_other_files_are_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(FileFormatError, match=r"model\.pt: it is") as caught:
         load_tensors(path)
     assert "\n" not in str(caught.value)
+
+
+def test_near_misses_say_what_they_are(tmp_path: Path) -> None:
+    """A plain pickle, NumPy's files, another zip, and half a checkpoint: what, and the way out."""
+    x, path = torch.ones(1000), tmp_path / "x.pt"
+    path.write_bytes(pickle.dumps({"a": x}))
+    texts = {"it is a plain pickle, as pickle.dump writes it": path.read_bytes()}
+    np.savez(path.with_suffix(".npz"), a=x.numpy())
+    np.save(path.with_suffix(".npy"), x.numpy())
+    texts["it is a NumPy archive (.npz)"] = path.with_suffix(".npz").read_bytes()
+    texts["it is a NumPy array: load it with numpy.load"] = path.with_suffix(".npy").read_bytes()
+    torch.save(x, path)
+    texts["truncated: it starts as a zip archive"] = path.read_bytes()[:2000]
+    for text, data in texts.items():
+        path.write_bytes(data)
+        with pytest.raises(FileFormatError, match=re.escape(f"x.pt: {text}")):
+            load_tensors(path)
+
+
+def test_a_missing_file_is_a_file_not_found_error(tmp_path: Path) -> None:
+    """Both kinds of ``except`` catch it."""
+    with pytest.raises(MissingFileError) as caught:
+        load_tensors(tmp_path / "no.pt")
+    assert isinstance(caught.value, FileNotFoundError)
+    assert isinstance(caught.value, FileFormatError)
 
 
 def test_missing_empty_and_folder_are_told_apart(tmp_path: Path) -> None:

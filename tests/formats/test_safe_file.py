@@ -79,6 +79,8 @@ BAD_METADATA: dict[str, tuple[Any, str]] = {
     "negative shape": ({"format": 1, "tensors": {"w": GOOD | {"shape": [-4, -6]}}}, "needs 'spec'"),
     "other float": ({"format": 1, "tensors": {"w": GOOD | {"stands_for": "int8"}}}, "needs 'spec'"),
     "other companions": ({"format": 1, "tensors": {"w": GOOD}}, "scale"),
+    "a companion": ({"format": 1, "tensors": {"w": GOOD, "w:scale": GOOD}}, "does not hold"),
+    "odd order": ({"format": 1, "tensors": {}, "order": [3]}, "has an 'order' that is no names"),
     "no companions": ({"format": 1, "tensors": {"w:scale": GOOD}}, "'w:scale'"),
 }
 

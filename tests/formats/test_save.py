@@ -1,6 +1,8 @@
 """save_tensors and load_tensors: equal in every bit, and a file that is whole or not there."""
 
+import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
@@ -101,12 +104,66 @@ def test_plain_files_carry_no_metadata(tmp_path: Path) -> None:
         assert file.metadata() is None
 
 
+def test_tensors_come_back_in_the_order_given(tmp_path: Path) -> None:
+    """Quantized or plain: first written, first read; strangers' files keep safetensors' order."""
+    q, plain = quantize(torch.ones(2, 2), int8), torch.zeros(1)
+    path = tmp_path / "x.safetensors"
+    for content in ({"z": q, "a": plain, "m": q}, {"z": plain, "10": plain, "9": plain}):
+        save_tensors(content, path)
+        assert list(load_tensors(path)) == list(content)
+    save_file({"z": plain, "a": plain.clone()}, path)
+    assert list(load_tensors(path)) == ["a", "z"]
+
+
+def test_an_order_that_others_made_stale_is_harmless(tmp_path: Path) -> None:
+    """Names that are gone are passed over, names that are new come last."""
+    text = '{"format": 1, "tensors": {}, "order": ["gone", "z", "a", "z"]}'
+    content = {name: torch.full((1,), ord(name)) for name in "anz"}
+    save_file(content, tmp_path / "x.safetensors", {"halfstep": text})
+    loaded = load_tensors(tmp_path / "x.safetensors")
+    assert [(name, loaded[name].item()) for name in loaded] == [("z", 122), ("a", 97), ("n", 110)]
+
+
+@pytest.mark.parametrize("call", [lambda p: save_tensors({}, p), load_tensors])
+def test_what_is_no_path_is_refused(call: Callable[[Any], object]) -> None:
+    """Numbers, open files and bytes are no paths; a zero byte or half a character is in none."""
+    for path in (3, None, io.BytesIO(), b"x.pt"):
+        with pytest.raises(ArgumentTypeError, match="path is a"):
+            call(path)
+    for path in ("a\0b", "\ud800"):
+        with pytest.raises(ArgumentError, match="no file has such a name"):
+            call(path)
+
+
+def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing, a file, read-only, or the target itself: never the name of a temporary file."""
+    (tmp_path / "file").touch()
+
+    def refuse(**kwargs: object) -> None:
+        raise PermissionError(13, "Permission denied", "/x/.w.part")
+
+    def text_of(path: Path, kind: type[OSError]) -> str:
+        with pytest.raises(kind) as caught:
+            save_tensors({"w": torch.ones(1)}, path)
+        assert ".part" not in str(caught.value)
+        return str(caught.value)
+
+    assert f"no such folder: create it: '{tmp_path / 'no'}'" in text_of(
+        tmp_path / "no" / "w", FileNotFoundError
+    )
+    assert f"'{tmp_path / 'file'}'" in text_of(tmp_path / "file" / "w", NotADirectoryError)
+    assert f"it is a folder: name a file: '{tmp_path}'" in text_of(tmp_path, IsADirectoryError)
+    monkeypatch.setattr(save.tempfile, "mkstemp", refuse)
+    assert f"Permission denied: '{tmp_path}'" in text_of(tmp_path / "w", PermissionError)
+
+
 Q = quantize(torch.ones(2, 2), QSpec(int8, PerChannel(0)))
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "taken scale": ({"w": Q, "w:scale": torch.ones(1)}, ArgumentError, "'w:scale' is needed twice"),
     "taken earlier": ({"w:zero_point": Q, "w": Q}, ArgumentError, "is needed twice"),
     "number": ({"w": 3}, ArgumentTypeError, "is a int: only tensors"),
     "name": ({3: torch.ones(1)}, ArgumentError, "3 cannot name a tensor"),
+    "half a character": ({"\ud800": torch.ones(1)}, ArgumentError, "half a character"),
     "reserved name": ({"__metadata__": torch.ones(1)}, ArgumentError, "cannot name a tensor"),
     "sparse": ({"w": torch.eye(2).to_sparse()}, ArgumentTypeError, "no plain data"),
     "meta": ({"w": torch.empty(2, device="meta")}, ArgumentTypeError, "no plain data"),

@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 
 from torch import Tensor
 
-from halfstep.errors import FileFormatError, HalfstepWarning
+from halfstep.errors import FileFormatError, HalfstepWarning, MissingFileError
+from halfstep.formats.places import as_path
 from halfstep.formats.safe_file import is_safe_file, open_safe_file
 from halfstep.formats.stored import StoredTensor, TensorFile
 from halfstep.formats.torch_checkpoint import is_checkpoint, open_checkpoint
@@ -18,21 +19,23 @@ Result = TypeVar("Result")
 
 ALLOWED: Final = "a safetensors file, or a checkpoint of torch.save (.pt, .pth)"
 _HEAD_BYTES: Final = 512
+_NPY_MAGIC: Final = b"\x93NUMPY"
 _TAR_MAGIC: Final = slice(257, 262)
 
 
 def open_file(path: str | os.PathLike[str]) -> TensorFile:
     """The tensors of a file, described but not read: a safetensors file or a torch checkpoint.
 
-    Raises ``FileFormatError``, with the path, for anything else; nothing in the file is executed.
+    Raises ``FileFormatError``, with the path, for anything else, and ``MissingFileError`` where
+    there is no file; nothing in the file is executed.
 
     >>> try:
     ...     open_file("no-such-file.pt")
-    ... except FileFormatError as error:
+    ... except FileNotFoundError as error:
     ...     print(str(error).split(":")[1])
      there is no such file
     """
-    place = Path(path)
+    place = as_path(path)
     opened = _located(place, "", lambda: _reader_of(place)(place))
     located: dict[int, StoredTensor] = {}  # tied tensors stay one
     for name, stored in opened.tensors.items():
@@ -50,7 +53,8 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
     Warns (``HalfstepWarning``) of tensors of a kind that is not read, such as sparse ones; values
     that are no tensors are left out. Raises ``FileFormatError`` for a file that is truncated,
-    corrupt, hostile, or of another kind.
+    corrupt, hostile, or of another kind, ``MissingFileError`` (also a ``FileNotFoundError``) where
+    there is none, ``ArgumentTypeError`` for a path that is none.
 
     >>> import halfstep as hs, tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +76,7 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
     if not path.exists():
-        raise FileFormatError(f"there is no such file: give {ALLOWED}")
+        raise MissingFileError(f"there is no such file: give {ALLOWED}")
     if not path.is_file():
         kind = "a folder" if path.is_dir() else "no regular file"
         raise FileFormatError(f"it is {kind}: give {ALLOWED}")
@@ -89,6 +93,8 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
         raise FileFormatError(
             "it is a tar archive, as the first versions of torch wrote: save it again"
         )
+    if head.startswith(_NPY_MAGIC):
+        raise FileFormatError(f"it is a NumPy array: load it with numpy.load, or give {ALLOWED}")
     raise FileFormatError(f"it is no file of tensors: give {ALLOWED}")
 
 
@@ -101,6 +107,6 @@ def _located(path: Path, what: str, action: Callable[[], Result]) -> Result:
     try:
         return action()
     except FileFormatError as error:
-        raise FileFormatError(f"{path}: {what}{error}") from error
+        raise type(error)(f"{path}: {what}{error}") from error
     except OSError as error:
         raise FileFormatError(f"{path}: it cannot be read: {error.strerror or error}") from error

@@ -8,6 +8,7 @@ the file, and this one opens anyone's.
 
 import json
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -46,28 +47,31 @@ def open_safe_file(path: Path) -> TensorFile:
     """
     try:
         handle: _Handle = safe_open(str(path), framework="pt")
-        quantized = _quantized_entries((handle.metadata() or {}).get(METADATA_KEY))
+        names = dict.fromkeys(handle.keys())  # asked for once: safetensors sorts them each time
+        quantized, order = _described((handle.metadata() or {}).get(METADATA_KEY))
+        _check_companions(quantized, names)
         companions = {name + suffix for name in quantized for suffix in _SUFFIXES}
+        first = [name for name in order if name in names]
         tensors = {
             name: _stored(handle, name, quantized.get(name))
-            for name in handle.keys()  # noqa: SIM118  # not a dict
+            for name in dict.fromkeys([*first, *names])
             if name not in companions
         }
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"it is no intact safetensors file: {error}") from error
-    missing = [name for name in quantized if name not in tensors]
-    if missing:
-        raise FileFormatError(f"its metadata names {missing[0]!r}, which it does not hold")
     return TensorFile(path, "safetensors", tensors)
 
 
 _SUFFIXES: Final = (SCALE_SUFFIX, ZERO_POINT_SUFFIX)
 
 
-def _quantized_entries(text: str | None) -> dict[str, Any]:
-    """The metadata of each quantized tensor by name, empty for a file of someone else's."""
+def _described(text: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The metadata of each quantized tensor by name, and the order in which tensors were given.
+
+    Both are empty for a file of someone else's.
+    """
     if text is None:
-        return {}
+        return {}, []
     try:
         metadata = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -78,8 +82,21 @@ def _quantized_entries(text: str | None) -> dict[str, Any]:
                 f"it has format {version}, and this Halfstep reads up to {FORMAT_VERSION}: upgrade"
             )
         case {"format": int(), "tensors": dict(tensors)}:
-            return tensors
+            order = metadata.get("order", [])
+            if isinstance(order, list) and all(isinstance(name, str) for name in order):
+                return tensors, order
+            raise FileFormatError(f"its metadata {METADATA_KEY!r} has an 'order' that is no names")
     raise FileFormatError(f"its metadata {METADATA_KEY!r} lacks 'format' or 'tensors'")
+
+
+def _check_companions(quantized: Collection[str], names: Collection[str]) -> None:
+    companions = {name + suffix for name in quantized for suffix in _SUFFIXES}
+    for name in quantized:
+        if name not in names or name in companions:
+            raise FileFormatError(f"its metadata names {name!r}, which it does not hold")
+        for suffix in _SUFFIXES:
+            if name + suffix not in names:
+                raise FileFormatError(f"tensor {name!r} lacks its companion {name + suffix!r}")
 
 
 def _stored(handle: _Handle, name: str, entry: object | None) -> StoredTensor:
@@ -136,9 +153,6 @@ def _stored_quantized(
             f"tensor {name!r}: {spec.dtype} of shape {shape} is stored as {expected}, "
             f"and the file has {stored_shape}"
         )
-    missing = {name + suffix for suffix in _SUFFIXES} - set(handle.keys())
-    if missing:
-        raise FileFormatError(f"tensor {name!r} lacks its companion {min(missing)!r}")
 
     def load() -> Tensor:
         codes, scale, zero_point = (_get(handle, name + suffix) for suffix in ("", *_SUFFIXES))

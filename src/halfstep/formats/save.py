@@ -1,5 +1,6 @@
 """Writing tensors, quantized and plain, into one safetensors file that is whole or not there."""
 
+import errno
 import json
 import os
 import tempfile
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.formats.places import as_path
 from halfstep.formats.safe_file import (
     FORMAT_VERSION,
     METADATA_KEY,
@@ -28,26 +30,29 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) ->
     """Write tensors, quantized ones as integers, into one safetensors file.
 
     A quantized ``w`` is stored as ``w`` (integers; 2- and 4-bit ones packed), ``w:scale`` and
-    ``w:zero_point``; ``hs.load_tensors`` gives it back equal in every bit. The file appears whole
+    ``w:zero_point``; ``hs.load_tensors`` gives it back equal in every bit, and all tensors in the
+    order in which they were given. The file appears whole
     or not at all: an old one stays as it is until the new one is on the disk.
 
     tensors: by name, on any device, in any layout; tensors that share memory are stored each.
 
     Raises ``ArgumentTypeError`` for a value that is no tensor or of a dtype that the format lacks,
-    ``ArgumentError`` for a name that is taken, ``OSError`` when the disk refuses.
+    ``ArgumentError`` for a name that is taken, ``OSError`` when the disk refuses, such as
+    ``FileNotFoundError`` for a missing folder.
 
     >>> import halfstep as hs, tempfile, torch
     >>> q = hs.quantize(torch.tensor([[0.5, -1.0]]), hs.int8)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hs.save_tensors({"w": q, "bias": torch.zeros(2)}, f"{folder}/w.safetensors")
     ...     loaded = hs.load_tensors(f"{folder}/w.safetensors")
-    >>> sorted(loaded), torch.equal(loaded["w"].int_repr(), q.int_repr())
-    (['bias', 'w'], True)
+    >>> list(loaded), torch.equal(loaded["w"].int_repr(), q.int_repr())
+    (['w', 'bias'], True)
     """
     if not isinstance(tensors, Mapping):
         raise ArgumentTypeError(
             f"tensors is a {type(tensors).__name__}: give a dict of names and tensors"
         )
+    place = as_path(path)
     entries: dict[str, Tensor] = {}
     described: dict[str, Any] = {}
     for name, tensor in tensors.items():
@@ -56,14 +61,25 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) ->
         if isinstance(tensor, QTensor):
             parts, described[name] = _quantized_parts(name, tensor)
         _add(entries, parts)
-    metadata = {"format": FORMAT_VERSION, "tensors": described}
-    header = {METADATA_KEY: json.dumps(metadata, sort_keys=True)} if described else None
-    _write_atomically(_separate(entries), header, Path(path))
+    header = _header(list(tensors), described)
+    _write_atomically(_separate(entries), header, place)
+
+
+def _header(names: list[str], described: dict[str, Any]) -> dict[str, str] | None:
+    """The metadata: the formats, and the order of the names where it is not the alphabet's."""
+    metadata: dict[str, Any] = {"format": FORMAT_VERSION, "tensors": described}
+    if names != sorted(names):
+        metadata["order"] = names
+    if not described and "order" not in metadata:
+        return None
+    return {METADATA_KEY: json.dumps(metadata, sort_keys=True)}
 
 
 def _check(name: object, tensor: object) -> None:
     if not isinstance(name, str) or name == "__metadata__":
         raise ArgumentError(f"{name!r} cannot name a tensor: use text other than '__metadata__'")
+    if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
+        raise ArgumentError(f"{name!r} cannot name a tensor: it holds half a character (surrogate)")
     if not isinstance(tensor, Tensor):
         raise ArgumentTypeError(
             f"tensors[{name!r}] is a {type(tensor).__name__}: only tensors are saved"
@@ -121,10 +137,7 @@ def _write_atomically(
     tensors: dict[str, Tensor], metadata: dict[str, str] | None, path: Path
 ) -> None:
     target = path.resolve()  # through a symbolic link, which stays
-    descriptor, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=".part"
-    )
-    os.close(descriptor)
+    name = _new_file_beside(target)
     try:
         save_file(tensors, name, metadata)
         Path(name).chmod(_mode_of(target))
@@ -135,6 +148,22 @@ def _write_atomically(
         raise OSError(f"{path} cannot be written: {error}") from error
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _new_file_beside(target: Path) -> str:
+    """The name of an empty temporary file; what goes wrong is told of the folder, not of it."""
+    folder = target.parent
+    if not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder: create it", str(folder))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file", str(target))
+    try:
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        why = f"no file can be made in this folder: {error.strerror}"
+        raise OSError(error.errno, why, str(folder)) from error
+    os.close(descriptor)
+    return name
 
 
 def _mode_of(target: Path) -> int:

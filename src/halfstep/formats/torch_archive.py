@@ -8,10 +8,10 @@ Both become one ``Archive``: the records of the pickle, the mapped file, and a r
 import mmap
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import BinaryIO, Final, cast
 
 import torch
 
@@ -56,8 +56,8 @@ def open_zip(path: Path) -> Archive:
     Raises ``FileFormatError`` for a zip that is corrupt, compressed, or no checkpoint.
     """
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            entries = archive.infolist()
+        with path.open("rb") as file:
+            entries = _directory(file)
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
                 return _read_zip(path, view, entries)
     except FileFormatError:
@@ -66,14 +66,21 @@ def open_zip(path: Path) -> Archive:
         raise FileFormatError(f"its zip directory is corrupt: {error}") from error
 
 
+def _directory(file: BinaryIO) -> list[zipfile.ZipInfo]:
+    if not zipfile.is_zipfile(file):
+        raise FileFormatError(
+            "truncated: it starts as a zip archive, and the directory that ends one is missing: "
+            "copy or download it again, whole"
+        )
+    with zipfile.ZipFile(file) as archive:
+        return archive.infolist()
+
+
 def _read_zip(path: Path, view: mmap.mmap, entries: list[zipfile.ZipInfo]) -> Archive:
     by_name = {entry.filename: entry for entry in entries}
     pickles = [name for name in by_name if name.rpartition("/")[2] == "data.pkl"]
     if len(pickles) != 1:
-        raise FileFormatError(
-            f"it is a zip archive with {len(pickles)} entries named data.pkl, so no checkpoint: "
-            "torch.save writes one"
-        )
+        raise FileFormatError(_other_zip(by_name, len(pickles)))
     prefix = pickles[0].removesuffix("data.pkl")
     if f"{prefix}byteorder" in by_name:
         _check_byte_order(view, _entry_range(by_name[f"{prefix}byteorder"], view))
@@ -87,6 +94,16 @@ def _read_zip(path: Path, view: mmap.mmap, entries: list[zipfile.ZipInfo]) -> Ar
     }
     is_script = f"{prefix}constants.pkl" in by_name
     return Archive("TorchScript" if is_script else "torch.save", root, map_file(path), storages)
+
+
+def _other_zip(names: Collection[str], pickles: int) -> str:
+    """What a zip archive is that is no checkpoint."""
+    if names and all(name.endswith(".npy") for name in names):
+        return "it is a NumPy archive (.npz), so no checkpoint: load it with numpy.load"
+    count = f"{pickles} entries" if pickles else "no entry"
+    return (
+        f"it is a zip archive with {count} named data.pkl, so no checkpoint: torch.save writes one"
+    )
 
 
 def _entry_range(info: zipfile.ZipInfo, view: mmap.mmap) -> tuple[int, int]:
@@ -126,9 +143,16 @@ def open_legacy(path: Path) -> Archive:
 
 
 def _check_preamble(reader: ByteReader) -> None:
-    magic, protocol, system = (read_pickle(reader)[0] for _ in range(3))
-    if magic != _LEGACY_MAGIC or protocol != _LEGACY_PROTOCOL:
-        raise FileFormatError("it is a pickle, but not one that torch.save wrote")
+    if read_pickle(reader)[0] != _LEGACY_MAGIC:
+        raise FileFormatError(
+            "it is a plain pickle, as pickle.dump writes it, and no file of torch.save: load it "
+            "with pickle, if you trust it, and write it again with torch.save"
+        )
+    protocol, system = (read_pickle(reader)[0] for _ in range(2))
+    if protocol != _LEGACY_PROTOCOL:
+        raise FileFormatError(
+            f"it has protocol {protocol!s:.20} of torch.save, unknown to Halfstep"
+        )
     if isinstance(system, Pairs) and ("little_endian", False) in system.pairs:
         raise FileFormatError("it holds big-endian numbers, and only little-endian ones are read")
 

@@ -1,0 +1,28 @@
+"""The path of a file, from what the caller gave for it."""
+
+import os
+from pathlib import Path
+
+from halfstep.errors import ArgumentError, ArgumentTypeError
+
+
+def as_path(path: object) -> Path:
+    """The path; ``ArgumentTypeError`` for what is none, ``ArgumentError`` where no file can be.
+
+    >>> as_path("model.pt").name
+    'model.pt'
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise ArgumentTypeError(
+            f"path is a {type(path).__name__}: give the name of a file, as text or a Path"
+        )
+    try:
+        place = Path(path)
+        is_possible = b"\0" not in os.fsencode(place)
+    except TypeError as error:  # a PathLike of bytes
+        raise ArgumentTypeError(f"path is {path!r}, which is no text: {error}") from error
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise ArgumentError(f"path is {str(path)!r}: no file has such a name, so give another")
+    return place
