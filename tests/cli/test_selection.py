@@ -19,8 +19,9 @@ def test_patterns_choose_in_file_order() -> None:
     ("pattern", "names", "text"),
     [
         ("conv1.wieght", NAMES, "the nearest names are conv1.weight"),
-        ("zzz", NAMES, "the file holds conv1.bias, conv1.weight, fc.weight and more"),
-        ("x", [], "the file is empty"),
+        ("zzz", NAMES, "the file holds conv1.weight, conv1.bias, fc.weight and more"),
+        ("zzz", ["tensor"], "the file holds tensor$"),
+        ("x", [], "the file holds no tensors"),
     ],
 )
 def test_no_match_says_what_is_near(pattern: str, names: list[str], text: str) -> None:

@@ -1,5 +1,6 @@
 """The commands and their options, and how errors leave the program."""
 
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -9,9 +10,10 @@ import typer
 
 from halfstep.cli.console import error_console, print_plain
 from halfstep.cli.info import print_info
-from halfstep.cli.inspection import inspect_file
+from halfstep.cli.inspection import inspect_files
 from halfstep.errors import HalfstepError
 
+EXIT_NO_OUTPUT: Final = 1
 EXIT_BAD_INPUT: Final = 2
 
 app = typer.Typer(
@@ -25,12 +27,36 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; what the user got wrong is one line on stderr and exit code 2."""
+    """Run the command; what the user got wrong is one line on stderr and exit code 2.
+
+    Output that cannot be written is one line and exit code 1; a reader that closed the pipe, as
+    ``head`` does, is exit code 1 without a word.
+    """
     try:
-        app()
+        _run()
     except HalfstepError as error:
         print_plain(f"halfstep: {error}", error_console())
         sys.exit(EXIT_BAD_INPUT)
+    except OSError as error:  # files that cannot be read are HalfstepErrors: this is the output
+        _drop_output()
+        if not isinstance(error, BrokenPipeError):
+            reason = error.strerror or error
+            print_plain(f"halfstep: cannot write output: {reason}", error_console())
+        sys.exit(EXIT_NO_OUTPUT)
+
+
+def _run() -> None:
+    try:
+        app()
+    finally:
+        sys.stdout.flush()  # here, since Python tells of a failure at exit in lines of its own
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, so that Python does not try it again at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # click calls it by position
@@ -54,7 +80,9 @@ def _options(
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A safetensors file, or a torch.save checkpoint.")],
+    file: Annotated[
+        list[Path], typer.Argument(help="Safetensors files, or checkpoints of torch.save.")
+    ],
     tensor: Annotated[
         list[str] | None,
         typer.Option(help="Show this tensor in full: a name or a glob; may be repeated."),
@@ -62,8 +90,9 @@ def inspect(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
-    """Show the tensors of a file: their formats, scales, and how well the integers are used."""
-    inspect_file(file, tuple(tensor or ()), as_json=as_json)
+    """Show the tensors of files: their formats, scales, and how well the integers are used."""
+    if not inspect_files(file, tensor or (), as_json=as_json):
+        raise typer.Exit(EXIT_BAD_INPUT)
 
 
 @app.command()

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 UNBROKEN_WIDTH: Final = 2000
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def output_console() -> Console:
@@ -33,7 +33,16 @@ def printable(text: str) -> Text:
     >>> str(printable("red\x1b[31m"))
     'red\\x1b[31m'
     """
-    return Text(_CONTROL.sub(lambda found: ascii(found[0])[1:-1], text))
+    return Text(escaped(text))
+
+
+def escaped(text: str) -> str:
+    r"""``printable`` as a string.
+
+    >>> escaped("half \ud800")
+    'half \\ud800'
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def print_plain(text: str, console: Console) -> None:

@@ -33,7 +33,6 @@ def print_detail(view: TensorView, console: Console) -> None:
     if qparams is not None:
         _print_scales(*qparams, console)
     _print_histogram(view.bins(BINS), console)
-    console.print()
 
 
 def _facts(view: TensorView) -> list[str]:

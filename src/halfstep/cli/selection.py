@@ -3,8 +3,11 @@
 import difflib
 from collections.abc import Collection
 from fnmatch import fnmatchcase
+from typing import Final
 
 from halfstep.errors import ArgumentError
+
+MAX_SHOWN: Final = 3
 
 
 def select(names: Collection[str], patterns: Collection[str]) -> list[str]:
@@ -29,9 +32,10 @@ def select(names: Collection[str], patterns: Collection[str]) -> list[str]:
 
 
 def _advice(pattern: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(pattern.strip("*"), names, n=3, cutoff=0.3)
+    near = difflib.get_close_matches(pattern.strip("*"), names, n=MAX_SHOWN, cutoff=0.3)
     if near:
         return f"the nearest names are {', '.join(near)}"
-    return (
-        f"the file holds {', '.join(sorted(names)[:3])} and more" if names else "the file is empty"
-    )
+    if not names:
+        return "the file holds no tensors"
+    more = " and more" if len(names) > MAX_SHOWN else ""
+    return f"the file holds {', '.join(list(names)[:MAX_SHOWN])}{more}"

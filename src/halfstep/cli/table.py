@@ -3,13 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
-from halfstep.cli.console import UNBROKEN_WIDTH, print_plain, printable
+from halfstep.cli.columns import columns_of, print_columns, width_of
+from halfstep.cli.console import escaped, print_plain
 from halfstep.cli.view import TensorView, granularity_in_words
 from halfstep.cli.words import interval, ratio, share, size
 from halfstep.formats import TensorFile
@@ -24,8 +21,8 @@ _SIZES: Final = ("bytes", "of float32")
 def print_table(opened: TensorFile, views: Sequence[TensorView], console: Console) -> None:
     """Print the table, a totals line, and what the file holds besides."""
     print_plain(f"{opened.path}: {opened.kind}", console)
-    for table in _tables(views, console):
-        console.print(table)
+    for table in _tables(views, console.width):
+        print_columns(table, console, right={*_CODES, *_SIZES})
     _print_totals(views, console)
     for name, reason in opened.unreadable.items():
         print_plain(f"not read: {name}: {reason}", console)
@@ -35,36 +32,25 @@ def print_table(opened: TensorFile, views: Sequence[TensorView], console: Consol
         print_plain(f"not tensors: {names}", console)
 
 
-def _tables(views: Sequence[TensorView], console: Console) -> Iterator[Table]:
+def _tables(views: Sequence[TensorView], width: int) -> Iterator[dict[str, list[str]]]:
     """One table; on a terminal that is too narrow for it, formats first and codes below."""
-    quantized = [view for view in views if view.stored.spec]
+    rows = [_cells(view) for view in views]
+    quantized = [row for row in rows if "scale" in row]
     if not quantized:
-        yield from [_table(views, (*_IDENTITY, *_SIZES))] if views else ()
+        yield from [columns_of(rows, (*_IDENTITY, *_SIZES))] if rows else ()
         return
-    whole = _table(views, (*_IDENTITY, "granularity", *_CODES, *_SIZES))
-    unbroken = console.options.update(max_width=UNBROKEN_WIDTH)
-    if Measurement.get(console, unbroken, whole).maximum <= console.width:
+    whole = columns_of(rows, (*_IDENTITY, "granularity", *_CODES, *_SIZES))
+    if width_of(whole) <= width:
         yield whole
         return
-    yield _table(views, (*_IDENTITY, "granularity", *_SIZES))
-    yield _table(quantized, ("name", *_CODES))
+    yield columns_of(rows, (*_IDENTITY, "granularity", *_SIZES))
+    yield columns_of(quantized, ("name", *_CODES))
 
 
-def _table(views: Sequence[TensorView], columns: Sequence[str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        is_number = column in (*_CODES, *_SIZES)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
-    for view in views:
-        cells = _cells(view)
-        table.add_row(*(cells.get(column, Text("-")) for column in columns))
-    return table
-
-
-def _cells(view: TensorView) -> dict[str, Text]:
+def _cells(view: TensorView) -> dict[str, str]:
     stored, summary = view.stored, view.summary
     cells = {
-        "name": view.name,
+        "name": escaped(view.name),
         "shape": str(stored.shape).replace(",)", ")"),
         "dtype": view.format,
         "bytes": size(stored.nbytes),
@@ -79,7 +65,7 @@ def _cells(view: TensorView) -> dict[str, Text]:
             "codes used": share(summary.codes_used),
             "saturated": share(summary.saturated),
         }
-    return {column: printable(text) for column, text in cells.items()}
+    return cells
 
 
 def _print_totals(views: Sequence[TensorView], console: Console) -> None:

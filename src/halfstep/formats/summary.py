@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from halfstep.formats.chunks import chunks, comparable, repeats
 from halfstep.tensor import QTensor
 
 COUNTED_BITS: Final = 16  # formats of up to so many bits are counted code by code
+SMALL: Final = 4096  # up to so many integers are counted at once, for less than a loop costs
 
 Progress: TypeAlias = Callable[[int], None]
 
@@ -78,21 +80,22 @@ def _summarize_values(tensor: Tensor, progress: Progress) -> PlainSummary:
 
 
 def _summarize_codes(q: QTensor, progress: Progress) -> QuantizedSummary:
+    elements = q.ints.numel()
     is_counted = q.spec.dtype.bits <= COUNTED_BITS
     counts = _count_codes(q, progress) if is_counted else None
     if counts is None:
         code_range, on_edge = _wide_codes(q, progress)
     else:
-        used = counts.nonzero() + q.spec.qmin
-        code_range = (int(used[0]), int(used[-1])) if q.numel() else None
+        used = counts.numpy().nonzero()[0] + q.spec.qmin
+        code_range = (int(used[0]), int(used[-1])) if len(used) else None
         on_edge = int(counts[0] + counts[-1])
     return QuantizedSummary(
         qmin=q.spec.qmin,
         scale=value_range(q.scale),
         zero_point=value_range(q.zero_point),
         code_range=code_range,
-        codes_used=len(used) / counts.numel() if counts is not None and q.numel() else None,
-        saturated=on_edge / q.numel() if q.numel() else 0.0,
+        codes_used=len(used) / len(counts) if counts is not None and len(used) else None,
+        saturated=on_edge / elements if elements else 0.0,
         counts=counts,
     )
 
@@ -100,6 +103,10 @@ def _summarize_codes(q: QTensor, progress: Progress) -> QuantizedSummary:
 def _count_codes(q: QTensor, progress: Progress) -> Tensor:
     """How often each code from qmin to qmax occurs."""
     ints, levels = q.ints, q.spec.qmax - q.spec.qmin + 1
+    if ints.numel() <= SMALL:
+        progress(ints.numel() * ints.element_size())
+        codes = ints.numpy().reshape(-1).astype(np.int32) - q.spec.qmin
+        return torch.from_numpy(np.bincount(codes, minlength=levels))
     counts = torch.zeros(levels, dtype=torch.int64)
     for chunk in chunks(ints):
         counts += torch.bincount(chunk.to(torch.int32) - q.spec.qmin, minlength=levels)
@@ -123,4 +130,7 @@ def value_range(tensor: Tensor) -> tuple[float, float] | None:
     >>> value_range(torch.tensor([2, -1]))
     (-1, 2)
     """
-    return (tensor.min().item(), tensor.max().item()) if tensor.numel() else None
+    if not tensor.numel():
+        return None
+    least, greatest = torch.aminmax(tensor)
+    return least.item(), greatest.item()
