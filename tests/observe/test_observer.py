@@ -277,5 +277,5 @@ def test_a_single_number_is_observed(kind: str) -> None:
 @pytest.mark.parametrize("verb", [reset_observers, sync_observers])
 def test_the_verbs_take_modules_only(verb: Callable[[Any], int]) -> None:
     """Anything else is named."""
-    with pytest.raises(ArgumentTypeError, match="model is a int: give a torch.nn.Module"):
+    with pytest.raises(ArgumentTypeError, match=r"model is a int: give a torch\.nn\.Module"):
         verb(3)

@@ -200,3 +200,11 @@ def test_dequantize_of_lists_passes_its_arguments_on() -> None:
     assert torch.equal(exact, ((q.int_repr() - q.zero_point) * q.scale).double())
     with pytest.raises(ArgumentError, match="knows its own scale"):
         hs.dequantize([q], scale=1.0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_pytorchs_own_quantized_tensor_is_told_the_way() -> None:
+    """``x.float()`` fails on one, so the error names what works."""
+    theirs = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    with pytest.raises(hs.ArgumentTypeError, match=r"use x\.dequantize\(\), or hs\.from_int_repr"):
+        hs.quantize(theirs, hs.int8)

@@ -226,11 +226,9 @@ class Quantized(Dataset[QTensor]):
 def test_data_loader(workers: int) -> None:
     """A DataLoader stacks them, here or in a worker, with or without a collate function."""
     expected = torch.stack([X[0] + n for n in range(4)])
-    (batch,) = DataLoader(Quantized(), 4, num_workers=workers, collate_fn=torch.stack)
-    assert isinstance(batch, QTensor)
-    assert torch.equal(batch.dequantize(), expected)
-    if not workers:
-        (batch,) = DataLoader(Quantized(), 4)
+    for settings in ({}, {"collate_fn": torch.stack}):
+        (batch,) = DataLoader(Quantized(), 4, num_workers=workers, **settings)
+        assert isinstance(batch, QTensor)
         assert torch.equal(batch.dequantize(), expected)
 
 

@@ -47,6 +47,8 @@ def check_float(x: Any, verb: str) -> Tensor:
             if x.is_complex()
             else "use hs.from_int_repr for integers that are quantized already, or x.float()"
         )
+        if x.is_quantized:
+            advice = "use x.dequantize(), or hs.from_int_repr(x.int_repr(), ...) for its integers"
         raise ArgumentTypeError(f"{verb} takes floats, and x is {x.dtype}: {advice}")
     if x.layout != torch.strided or x.is_nested:
         kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")

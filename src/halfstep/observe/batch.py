@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from halfstep.errors import NonFiniteError
-from halfstep.numerics import ops
 from halfstep.numerics.blocks import block_sum
 
 
@@ -19,15 +18,6 @@ def is_finite(lo: Tensor, hi: Tensor) -> bool:
     if lo.numel() == 1:
         return math.isfinite(lo.item()) and math.isfinite(hi.item())
     return torch.equal(hi - hi, lo - lo)
-
-
-def finite_range(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The least and greatest finite float32 of each block; inf and -inf where there is none."""
-    values = x.float()
-    finite = values.isfinite()
-    lo, _ = ops.min_max(values.masked_fill(~finite, math.inf), shape)
-    _, hi = ops.min_max(values.masked_fill(~finite, -math.inf), shape)
-    return lo, hi
 
 
 def count_non_finite(x: Tensor, shape: Sequence[int]) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from halfstep.errors import ArgumentError, ArgumentTypeError, GranularityError
 from halfstep.numerics import ops
 from halfstep.numerics.checks import check_float
-from halfstep.observe.batch import count_non_finite, finite_range, is_finite, non_finite_error
+from halfstep.numerics.ranges import finite_range
+from halfstep.observe.batch import count_non_finite, is_finite, non_finite_error
 from halfstep.observe.buffers import SizedBuffers
 from halfstep.observe.by_hand import Bound, check_range_fits, checked_range, in_place
 from halfstep.observe.one_scale import qparams_of

@@ -34,9 +34,17 @@ class QuantizationError:
 
 
 def quantization_error(
-    x: Tensor, scale: Tensor, zero_point: Tensor, codes: Tensor, spec: QSpec
+    x: Tensor,
+    qparams: tuple[Tensor, Tensor],
+    codes: Tensor,
+    spec: QSpec,
+    dtype: torch.dtype,
 ) -> QuantizationError:
-    """Compare the floats x with what the codes stand for."""
+    """Compare the floats x with what the codes stand for.
+
+    In float32, but where the dtype that they stand for overflows, as float16 does beyond 65504.
+    """
+    scale, zero_point = qparams
     x = check_float(x, "quantization_error")
     if x.shape != codes.shape:
         raise ArgumentError(
@@ -44,6 +52,7 @@ def quantization_error(
             "give the floats that were quantized"
         )
     values = ops.dequantize(codes, scale, zero_point, torch.float32)
+    values = torch.where(values.to(dtype).isinf(), values.to(dtype).float(), values)
     _, inside = ops.fake_quantize_with_mask(x, scale, zero_point, spec.qmin, spec.qmax)
     return QuantizationError(
         sqnr=sqnr(x, values),

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from halfstep.tensor.axes import Kind
 from halfstep.tensor.dispatch import function, operator, to_float
@@ -40,3 +41,11 @@ def embedding(func: Any, weight: Any, indices: Tensor, *args: Any, **kwargs: Any
         return NotImplemented
     rows = aten.index_select.default(weight, 0, indices.reshape(-1))
     return rows.floats().reshape(*indices.shape, *weight.shape[1:])
+
+
+def collate(batch: list[Tensor], *, collate_fn_map: object = None) -> Tensor:
+    """How a DataLoader makes a batch of quantized tensors, in its workers too: stacked."""
+    return torch.stack(batch)
+
+
+default_collate_fn_map[QTensor] = collate

@@ -23,7 +23,7 @@ from halfstep.tensor.questions import Questions
 _FIELDS = ("_codes", "_scale", "_zero_point")
 
 
-class QTensor(Questions, Dispatched):
+class QTensor(Questions, Dispatched):  # type: ignore[override]  # nbytes cannot be set
     """A quantized tensor: each element is ``(q - zero_point) * scale``.
 
     Its ``shape``, ``dtype`` and ``device`` are those of the floats that it stands for. Three plain
@@ -154,7 +154,7 @@ class QTensor(Questions, Dispatched):
         Raises ``ArgumentTypeError`` or ``ArgumentError`` for an x that is no float tensor or does
         not have the shape.
         """
-        return quantization_error(x, self._scale, self._zero_point, self.ints, self._spec)
+        return quantization_error(x, self.qparams(), self.ints, self._spec, self.dtype)
 
     # Torch's protocols.
 

@@ -14,9 +14,20 @@ _SCHEMES = {PerTensor: "per_tensor_affine", PerChannel: "per_channel_affine"}
 class Questions:
     """``q_scale()`` and its kin; where the granularity is another, it names the right question."""
 
+    _codes: Tensor
     _scale: Tensor
     _zero_point: Tensor
     _spec: QSpec
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes really held: packed integers, scale and zero point.
+
+        >>> import halfstep as hs, torch
+        >>> hs.quantize(torch.ones(64), hs.int4).nbytes  # 32, and 4 each for scale and zero point
+        40
+        """
+        return self._codes.nbytes + self._scale.nbytes + self._zero_point.nbytes
 
     def q_scale(self) -> float:
         """The one scale of a tensor quantized per tensor.
