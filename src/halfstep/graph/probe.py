@@ -1,7 +1,7 @@
 """Whether a program computes what the module computes, bit by bit, and for which sizes.
 
-Tracing takes for granted that a size which it does not fix is at least 2. Whether the program also
-holds for a size of 1 is tried out, one size after the other.
+Tracing takes for granted that a size which it does not fix is at least 2, and so may be what is
+computed from it. Where that is no more than caution is tried out on smaller inputs.
 """
 
 import copy
@@ -26,9 +26,8 @@ def proved(program: Program, module: nn.Module, examples: Sequence[Branch]) -> P
 
     Raises ``ArgumentError`` when the two differ, or an example is outside the conditions.
     """
-    for condition in program.conditions:
-        if condition.is_assumed:
-            program = _relaxed(program, module, examples[0], condition)
+    for group in _groups(program, examples[0]):
+        program = _relaxed(program, module, examples[0], group)
     for example in examples:
         check(program.conditions, _shapes(program, example), _names(program))
         if not equal(program, module, example):
@@ -39,18 +38,20 @@ def proved(program: Program, module: nn.Module, examples: Sequence[Branch]) -> P
     return program
 
 
-def equal(program: Program, module: nn.Module, example: Branch, *, numbers: bool = False) -> bool:
-    """Whether both return the same bits, from the same random numbers and buffers.
+def equal(program: Program, module: nn.Module, example: Branch) -> bool:
+    """Whether both return the same bits, from the same random numbers and buffers."""
+    return _same(_by_module(module, example), _by_program(program, module, example))
 
-    With ``numbers`` a NaN proves nothing, and is not equal to another.
-    """
+
+def _by_module(module: nn.Module, example: Branch) -> Any:
+    with same_start(module):
+        return split(call(module, _copied(example)))
+
+
+def _by_program(program: Program, module: nn.Module, example: Branch) -> Any:
     unconditional = dataclasses.replace(program, conditions=())
     with same_start(module):
-        expected = split(call(module, _copied(example)))
-    with same_start(module):
-        found = split(Plan(unconditional).run(module, _copied(example)))
-    pairs = zip(leaves(expected), leaves(found), strict=True)
-    return all(_same(one, other, numbers=numbers) for one, other in pairs)
+        return split(Plan(unconditional).run(module, _copied(example)))
 
 
 @contextmanager
@@ -74,39 +75,67 @@ def same_start(module: nn.Module) -> Iterator[None]:
                 buffer.copy_(before)
 
 
-def _relaxed(program: Program, module: nn.Module, example: Branch, condition: Condition) -> Program:
-    """Without the conditions that stand against a size of 1, if the program is right for it."""
-    alone, together = _as_long(program, example, condition.left)
-    for group in (alone, together) if together != alone else (alone,):
-        one, two = (_narrowed(program, example, group, size) for size in (1, 2))
-        broken = {c for c in program.conditions if not c.holds(_shapes(program, one))}
-        # A condition that 2 breaks as well answers a question of forward's own code.
-        if all(c.holds(_shapes(program, two)) for c in broken) and _holds(program, module, one):
-            kept = tuple(other for other in program.conditions if other not in broken)
-            return dataclasses.replace(program, conditions=kept)
-    return program
+def _relaxed(
+    program: Program, module: nn.Module, example: Branch, group: frozenset[Any]
+) -> Program:
+    """Without the conditions that some smaller inputs break, and the program is right for all."""
+    right: set[Condition] = set()
+    wrong: set[Condition] = set()
+    for size in _smaller(_length(program, example, group)):
+        small = _narrowed(program, example, group, size)
+        broken = {c for c in program.conditions if not c.holds(_shapes(program, small))}
+        if broken and all(condition.compare != "==" for condition in broken):
+            answer = _answer(program, module, small)
+            right |= broken if answer is True else set()
+            wrong |= broken if answer is False else set()
+    kept = tuple(c for c in program.conditions if c not in right or c in wrong)
+    return dataclasses.replace(program, conditions=kept)
 
 
-def _holds(program: Program, module: nn.Module, example: Branch) -> bool:
+def _answer(program: Program, module: nn.Module, example: Branch) -> bool | None:
+    """Whether the program is right; None where the module refuses the size or returns NaN."""
     try:
-        return equal(program, module, example, numbers=True)
-    except Exception:  # noqa: BLE001  (the module refuses the size in its own way)
+        expected = _by_module(module, example)
+    except Exception:  # noqa: BLE001  (each module refuses in its own way)
+        return None
+    if any(isinstance(leaf, Tensor) and bool((leaf != leaf).any()) for leaf in leaves(expected)):  # noqa: PLR0124
+        return None
+    try:
+        return _same(expected, _by_program(program, module, example))
+    except Exception:  # noqa: BLE001  (whatever an operator raises)
         return False
 
 
-def _as_long(program: Program, example: Branch, size: Any) -> tuple[set[Any], set[Any]]:
-    """The sizes that always equal this one; and those that do so in the example."""
-    alone = {size}
-    for condition in program.conditions:
-        if condition.compare == "==" and size in (condition.left, condition.right):
-            alone |= {condition.left, condition.right}
+def _groups(program: Program, example: Branch) -> list[frozenset[Any]]:
+    """Sizes to make smaller at once: those that always are equal, and those that are here."""
     shapes = _shapes(program, example)
-    length = shapes[size[1]][size[2]]
-    every = (("size", i, d) for i, shape in enumerate(shapes) for d in range(len(shape)))
-    return alone, alone | {other for other in every if shapes[other[1]][other[2]] == length}
+    every = [("size", i, d) for i, shape in enumerate(shapes) for d in range(len(shape))]
+    groups: dict[frozenset[Any], None] = {}
+    for size in [condition.left for condition in program.conditions if condition.is_assumed]:
+        equals = [c for c in program.conditions if c.compare == "==" and size in (c.left, c.right)]
+        alone = {size} | {side for c in equals for side in (c.left, c.right)}
+        length = shapes[size[1]][size[2]]
+        groups[frozenset(alone)] = None
+        groups[frozenset(alone | {s for s in every if shapes[s[1]][s[2]] == length})] = None
+    return list(groups)
 
 
-def _narrowed(program: Program, example: Branch, group: set[Any], size: int) -> Branch:
+def _smaller(length: int) -> list[int]:
+    """Halves of halves, down to 1."""
+    return [length >> shift for shift in range(1, length.bit_length())]
+
+
+def _length(program: Program, example: Branch, group: frozenset[Any]) -> int:
+    shapes = _shapes(program, example)
+    return min(
+        size
+        for i, shape in enumerate(shapes)
+        for d, size in enumerate(shape)
+        if ("size", i, d) in group
+    )
+
+
+def _narrowed(program: Program, example: Branch, group: frozenset[Any], size: int) -> Branch:
     """The example with some dimensions cut to a size."""
     tensors = {value.name: tensor for value, tensor in match(program.arguments, example)}
     for index, given in enumerate(program.inputs):
@@ -139,12 +168,15 @@ def copied_leaf(leaf: Any) -> Any:
     return leaf.detach().clone() if isinstance(leaf, Tensor) else copy.copy(leaf)
 
 
-def _same(one: Any, other: Any, *, numbers: bool) -> bool:
+def _same(expected: Any, found: Any) -> bool:
+    return all(
+        _same_leaf(one, other) for one, other in zip(leaves(expected), leaves(found), strict=True)
+    )
+
+
+def _same_leaf(one: Any, other: Any) -> bool:
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and bool(one == other)
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    equals = one == other
-    if not numbers:
-        equals |= (one != one) & (other != other)  # noqa: PLR0124  (NaN)
-    return bool(equals.all())
+    return bool(((one == other) | ((one != one) & (other != other))).all())  # noqa: PLR0124  (NaN)
