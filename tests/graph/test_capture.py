@@ -83,6 +83,29 @@ def test_a_size_of_one_is_tried_out() -> None:
         twin(rand(1, 6))
 
 
+def test_caution_about_small_images_is_tried_out() -> None:
+    """Tracing excludes images that end as a single pixel; they are served nevertheless."""
+    model = nn.Sequential(*[nn.Conv2d(3, 3, 3, 2, 1) for _ in range(3)]).eval()
+    twin = product(model, capture(model, (rand(1, 3, 64, 64),)))
+    for size in ((1, 3, 8, 8), (2, 3, 8, 40), (1, 3, 5, 3), (3, 3, 1, 1)):
+        assert torch.equal(twin(rand(*size)), model(rand(*size)))
+
+
+class Threshold(nn.Module):
+    """Python that treats short inputs differently, but for the shortest."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Cumulative sums of long rows."""
+        return x.cumsum(1) if x.shape[1] > 5 else x
+
+
+def test_a_question_is_not_dropped_for_one_size_that_agrees() -> None:
+    """At a length of 1 both branches agree; at 3 they do not."""
+    twin = product(Threshold(), capture(Threshold(), (rand(2, 6),)))
+    with pytest.raises(hs.ArgumentError, match=r"x.size\(1\) > 5"):
+        twin(rand(2, 4))
+
+
 def test_a_fixed_size_is_an_error_elsewhere() -> None:
     """A view with a number for the batch takes that batch only."""
     model = zoo.Formula(lambda x: x.view(3, 2, 3))

@@ -239,7 +239,7 @@ def _input(value: Value, node: fx.Node) -> Input:
 
 def _conditions(exported: ExportedProgram, given: Iterable[fx.Node]) -> Iterator[Condition]:
     """What holds of the sizes: fixed ones, equal ones, and the answers that tracing relied on."""
-    answers = [parse(code) for code in getattr(exported, "_guards_code", ())]
+    answers = [parse(code) for code in exported._guards_code]
     fixed = {a.left for a in answers if a.compare == "==" and isinstance(a.right, int)}
     first: dict[str, Any] = {}
     for index, node in enumerate(given):

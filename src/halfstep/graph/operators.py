@@ -101,12 +101,6 @@ def is_removable(op: str) -> bool:
     return known and not random and not function._schema.is_mutable
 
 
-def is_mutable(op: str) -> bool:
-    """Whether a step changes one of its arguments."""
-    function = resolve(op)
-    return isinstance(function, torch._ops.OpOverload) and function._schema.is_mutable
-
-
 def torch_name(value: Any) -> TorchName | None:
     """The name of a dtype, layout, memory format or device; of anything else None."""
     for kind, types in _TYPES.items():
