@@ -29,7 +29,10 @@ class Plan:
         self._initial: list[Any] = []
         for name, tensor in program.constants.items():
             self._initial[self._slot(name)] = tensor
-        self._parameters = [(self._slot(n), path) for n, path in program.parameters.items()]
+        self._owners: dict[str, list[tuple[int, str]]] = {}
+        for value, path in program.parameters.items():
+            owner, _, name = path.rpartition(".")
+            self._owners.setdefault(owner, []).append((self._slot(value), name))
         for given in program.inputs:
             self._slot(given.value.name)
         self._dtypes = [torch_value(TorchName("dtype", g.dtype)) for g in program.inputs]
@@ -86,8 +89,10 @@ class Plan:
         """
         slots = self._initial.copy()
         self._put_inputs(slots, given)
-        for slot, path in self._parameters:
-            slots[slot] = find(module, path)
+        for owner, places in self._owners.items():
+            tensors = _tensors(module, owner)
+            for slot, name in places:
+                slots[slot] = tensors(name)
         if not self._changes_grad_mode:
             self._loop(slots, hook)
         else:
@@ -137,22 +142,35 @@ class Plan:
             self._checked.add(shapes)
 
 
-def find(module: nn.Module, path: str) -> Any:
+def find(module: nn.Module, path: str) -> Tensor:
     """The parameter, buffer or tensor attribute at a path.
 
     Raises ``ArgumentError`` when the module has none.
     """
-    *owners, name = path.split(".")
-    owner = module
-    try:
-        for part in owners:
-            owner = owner._modules[part]  # type: ignore[assignment]  # None is caught below
-        for table in (owner._parameters, owner._buffers, vars(owner)):
-            if name in table:
-                return table[name]
-    except (KeyError, AttributeError):
-        pass
-    raise ArgumentError(f"{type(module).__name__} has no tensor {path}, which its program reads")
+    owner, _, name = path.rpartition(".")
+    return _tensors(module, owner)(name)
+
+
+def _tensors(module: nn.Module, path: str) -> Callable[[str], Tensor]:
+    """What finds the tensors of the module at a path by their names."""
+    owner: Any = module
+    for part in path.split(".") if path else ():
+        owner = owner._modules.get(part)
+        if owner is None:
+            raise ArgumentError(f"{type(module).__name__} has no module {path}")
+    parameters, buffers = owner._parameters, owner._buffers
+
+    def find_tensor(name: str) -> Tensor:
+        found = parameters.get(name)
+        if found is None:
+            found = buffers[name] if name in buffers else vars(owner).get(name)
+        if not isinstance(found, Tensor):
+            raise ArgumentError(
+                f"{type(owner).__name__} has no tensor {name}, which its program reads"
+            )
+        return found
+
+    return find_tensor
 
 
 def _is_built(value: Any) -> bool:
