@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from halfstep.numerics.ranges import qparams_for_range
-from halfstep.observe.bins import Bins
+from halfstep.observe.bins import Bins, Ends
 from halfstep.spec import QSpec
 
-CHUNK = 1 << 15  # candidates times bins looked at together: these stay in the caches
+CHUNK = 1 << 15  # candidates times bins looked at together: in the caches, too few for threads
+SCALES_BINS = 1 << 11  # and scales times bins
 COARSE = torch.exp2(-torch.arange(0, 49, dtype=torch.float64) / 4)  # 1 down to 2^-12
 FINE = 1 + torch.arange(-7, 8, dtype=torch.float64) / 64
 ROUNDS = 2
@@ -29,15 +30,22 @@ def squared_error(bins: Bins, lo: Tensor, hi: Tensor, spec: QSpec) -> Tensor:
     nearest = zero_point.round()
     first, last = spec.qmin - nearest, spec.qmax - nearest
 
-    def steps_and_code(edge: Tensor) -> tuple[Tensor, Tensor]:
-        steps = edge / scale + (zero_point - nearest)
-        return steps, steps.round().clamp(first, last)
+    def off_and_code(edge: Tensor) -> tuple[Tensor, Tensor]:
+        steps = edge / scale
+        if spec.float_zero_point:
+            steps += zero_point - nearest
+        code = steps.round().clamp_(first, last)
+        return steps.sub_(code), code
 
-    (a, code_a), (b, code_b) = steps_and_code(bins.lower), steps_and_code(bins.upper)
-    off_a, off_b, width = a - code_a, b - code_b, b - a
-    integral = (code_b - code_a) / 12 + (off_b**3 - off_a**3) / 3
-    mean = torch.where(width > 0, integral / width, off_a.square())
-    return (bins.counts * mean).sum(-1) * scale.squeeze(-1).square()
+    (off_a, code_a), (off_b, code_b) = off_and_code(bins.lower), off_and_code(bins.upper)
+    square = off_a.square()
+    integral = off_b.pow_(3).sub_(off_a.mul_(square)).add_(code_b.sub_(code_a), alpha=0.25)
+    # A bin of no width is a point. The others' weight is counts / (3 * (u(upper) - u(lower))).
+    width = bins.upper - bins.lower
+    spread = torch.where(width > 0, bins.counts / (3 * width), 0.0)
+    errors = integral.mul_(spread).mul_(scale)
+    errors.addcmul_(square, bins.counts.masked_fill(width > 0, 0.0))
+    return errors.sum(-1) * scale.squeeze(-1).square()
 
 
 def least_squared_error(coarse: Bins, fine: Bins, spec: QSpec) -> tuple[Tensor, Tensor]:
@@ -45,25 +53,34 @@ def least_squared_error(coarse: Bins, fine: Bins, spec: QSpec) -> tuple[Tensor, 
 
     First both ends are capped at one magnitude, from the largest down to 2^-12 of it in steps of
     2^(1/4), then each end alone shrinks so, on coarse bins; then the same in steps of 1/64, up or
-    down, on fine ones. A symmetric format has one end.
+    down, on fine ones. The full range stays where that finds nothing better. A symmetric format has
+    one end.
 
     Source: Max, "Quantizing for Minimum Distortion", IRE Transactions on Information Theory 1960;
     for neural networks, Nagel et al., "A White Paper on Neural Network Quantization", 2021,
     section 3.1.
     """
-    lo, hi = coarse.lo, coarse.hi
+    rows = max(1, SCALES_BINS // fine.counts.shape[-1])
+    parts = zip(coarse.split(rows), fine.split(rows), strict=True)
+    lows, highs = zip(*(_least(*part, spec) for part in parts), strict=True)
+    return torch.cat(lows), torch.cat(highs)
+
+
+def _least(coarse: Bins, fine: Bins, spec: QSpec) -> Ends:
+    """``least_squared_error`` for as many scales as the caches hold."""
+    lo, hi = fine.lo, fine.hi
     if not spec.float_zero_point:
         lo, hi = lo.clamp(max=0.0), hi.clamp(min=0.0)
     # A float zero point can shift the grid, so that range shrinks towards its middle.
     centre = (lo + hi) / 2 if spec.float_zero_point else torch.zeros_like(lo)
-    search = _Search(spec, centre, widest=(centre - lo, hi - centre))
-    ends = search.widest
+    widest = centre - lo, hi - centre
+    search = _Search(spec, centre, widest)
+    ends = widest
     for bins, factors in ((coarse, COARSE), (fine, FINE)):
         ends = search.improve(bins, ends, factors.to(lo.device).unsqueeze(-1))
-    return (centre - ends[0]).float(), (centre + ends[1]).float()
-
-
-Ends = tuple[Tensor, Tensor]  # how far the range reaches to the left and to the right of its centre
+    full_or_found = (torch.stack(pair) for pair in zip(widest, ends, strict=True))
+    left, right = search.best(fine, *full_or_found)
+    return (centre - left).float(), (centre + right).float()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +94,17 @@ class _Search:
     def improve(self, bins: Bins, ends: Ends, factors: Tensor) -> Ends:
         """The best ends among those that the factors (K, 1) make of ``ends``."""
         cap = torch.maximum(*ends) * factors
-        ends = self._best(bins, cap, cap)
-        if self.spec.symmetric or bool(((self.widest[0] == 0) | (self.widest[1] == 0)).all()):
-            return ends
+        capped = left, right = self.best(bins, cap, cap)
+        one_end = (self.widest[0] == 0) | (self.widest[1] == 0)
+        if self.spec.symmetric or bool(one_end.all()):
+            return capped
         for _ in range(ROUNDS):
-            ends = self._best(bins, ends[0] * factors, ends[1].expand_as(factors * ends[1]))
-            ends = self._best(bins, ends[0].expand_as(factors * ends[0]), ends[1] * factors)
-        return ends
+            left, right = self.best(bins, left * factors, right.expand(len(factors), -1))
+            left, right = self.best(bins, left.expand(len(factors), -1), right * factors)
+        # Scales with one end are done, or they would depend on whether others have two.
+        return torch.where(one_end, capped[0], left), torch.where(one_end, capped[1], right)
 
-    def _best(self, bins: Bins, left: Tensor, right: Tensor) -> Ends:
+    def best(self, bins: Bins, left: Tensor, right: Tensor) -> Ends:
         """The best of K candidates (K, S), the first where several are."""
         left, right = left.minimum(self.widest[0]), right.minimum(self.widest[1])
         size = max(1, CHUNK // max(bins.counts.numel(), 1))
