@@ -101,6 +101,20 @@ def test_names_that_no_encoding_has_are_shown(
     assert "not tensors: other\\ud800" in out
 
 
+@pytest.mark.parametrize("arguments", [[], ["--tensor", "*"], ["--json"]])
+def test_an_ascii_terminal_gets_ascii(tmp_path: Path, arguments: list[str]) -> None:
+    """Rules and bars in ASCII, and names escaped."""
+    torch.save({"größe": quantize(torch.randn(4, 4), int8)}, tmp_path / "x.pt")
+    found = subprocess.run(
+        [*PROGRAM, "inspect", str(tmp_path / "x.pt"), *arguments],
+        capture_output=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert "gr\\xf6\\xdfe" in found.stdout.decode("ascii").replace("u00", "x")
+
+
 def test_several_files_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.metadata import version
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -46,6 +47,8 @@ def main() -> None:
 
 
 def _run() -> None:
+    if isinstance(sys.stdout, TextIOWrapper):  # names may hold what the terminal's encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     finally:

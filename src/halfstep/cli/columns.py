@@ -53,7 +53,9 @@ def print_columns(
         for part in _folded(row, widths[first])
     ]
     console.out(head, style="bold", highlight=False)
-    rule = "─" * (sum(widths.values()) + len(GAP) * (len(widths) - 1))
+    rule = ("-" if console.options.ascii_only else "─") * (
+        sum(widths.values()) + len(GAP) * (len(widths) - 1)
+    )
     console.out("\n".join([rule, *lines]), highlight=False)
 
 

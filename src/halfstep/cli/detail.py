@@ -102,6 +102,7 @@ def _print_histogram(bins: list[Bin], console: Console) -> None:
     most = max(1, *(entry.count for entry in bins))
     labels = [interval((entry.low, entry.high)) for entry in bins]
     width = max(len(label) for label in labels)
+    full, least = ("#", ".") if console.options.ascii_only else ("█", "▏")
     for entry, label in zip(bins, labels, strict=True):
-        bar = "█" * round(BAR * entry.count / most) or "▏" * bool(entry.count)
+        bar = full * round(BAR * entry.count / most) or least * bool(entry.count)
         print_plain(f"    {label.rjust(width)} {bar.ljust(BAR)} {entry.count}", console)
