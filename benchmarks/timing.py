@@ -54,14 +54,18 @@ class Row:
 
 
 def medians(functions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The median milliseconds of each, measured in turns so that a busy moment hits all alike."""
+    """The median milliseconds of each, measured in turns so that a busy moment hits all alike.
+
+    Each timed call follows an untimed one of the same, so that none pays for what another left in
+    the caches, or for threads that another let fall asleep.
+    """
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for turn in range(repeats + 1):
+    for _ in range(repeats):
         for name, function in functions.items():
+            function()
             start = time.perf_counter()
             function()
-            if turn:  # the first one warms up
-                times[name].append(time.perf_counter() - start)
+            times[name].append(time.perf_counter() - start)
     return {name: 1e3 * statistics.median(values) for name, values in times.items()}
 
 
