@@ -1,9 +1,5 @@
 """One of two processes: observes half of the data, merges, and compares with one that saw all."""
 
-import gc
-import os
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -21,6 +17,7 @@ from halfstep.observe import (
 )
 from halfstep.spec import PerChannel, QSpec, int8, uint8
 from tests.observe.kinds import same_state
+from tests.observe.processes import agree
 
 
 def build() -> dict[str, Observer]:
@@ -83,13 +80,7 @@ def main() -> None:
     assert model["only_on_rank_1"].count == sum(batch.numel() for batch in data[1::2])
     check_moving_average(rank)
     check_different_models(rank)
-    gc.collect()  # what still holds the process group would outlive it
-    dist.barrier()
-    dist.destroy_process_group()
-    sys.stdout.write(f"rank {rank} agrees\n")
-    sys.stdout.flush()
-    # Not by way of the interpreter's end, where gloo's threads now and then abort the process.
-    os._exit(0)
+    agree(rank)
 
 
 if __name__ == "__main__":

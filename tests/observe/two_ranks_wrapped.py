@@ -1,8 +1,5 @@
 """One of two processes: what DistributedDataParallel does with observers and FakeQuantize."""
 
-import gc
-import os
-import sys
 import warnings
 
 import torch
@@ -20,6 +17,7 @@ from halfstep.observe import (
 )
 from halfstep.spec import PerChannel, QSpec, int8, uint8
 from tests.observe.kinds import same_state
+from tests.observe.processes import agree
 
 
 def build(*, learnable: bool = False) -> nn.Sequential:
@@ -110,13 +108,7 @@ def main() -> None:
     check_with_broadcast(rank)
     check_ranges_of_one_rank(rank)
     check_learnable(rank)
-    gc.collect()  # what still holds the process group would outlive it
-    dist.barrier()
-    dist.destroy_process_group()
-    sys.stdout.write(f"rank {rank} agrees\n")
-    sys.stdout.flush()
-    # Not by way of the interpreter's end, where gloo's threads now and then abort the process.
-    os._exit(0)
+    agree(rank)
 
 
 if __name__ == "__main__":

@@ -100,8 +100,3 @@ def bin_edges(top: Tensor, bins: int) -> tuple[Tensor, Tensor]:
 def _float_of(pattern: Tensor) -> Tensor:
     """Float32 bit patterns as float64; the one of infinity is 2^128, where the last bin ends."""
     return pattern.view(torch.float32).double().nan_to_num(posinf=2.0**128)
-
-
-def empty_histogram(shape: Sequence[int], mantissa_bits: int, device: torch.device) -> Tensor:
-    """Counts of nothing for a scale of this shape."""
-    return torch.zeros((*shape, bins_for(mantissa_bits)), dtype=torch.int64, device=device)
