@@ -13,8 +13,6 @@ cut into batches. With half = OCTAVES * 2^m there are 2 * half + 1 bins, in the 
 exponent of the highest octave) has the shape of ``scale``.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
