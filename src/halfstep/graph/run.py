@@ -1,6 +1,6 @@
 """Running a program: one flat loop over functions and slots."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -23,7 +23,11 @@ class Plan:
     Holds nothing of a model, so that one plan serves all copies of it, in any number of threads.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(
+        self, program: Program, functions: Mapping[str, Callable[..., Any]] | None = None
+    ) -> None:
+        """``functions`` run the steps of those names in place of their operators."""
+        run = {step.name: resolve(step.op) for step in program.steps} | dict(functions or {})
         self.program = program
         self._slots: dict[str, int] = {}
         self._initial: list[Any] = []
@@ -37,7 +41,7 @@ class Plan:
             self._slot(given.value.name)
         self._dtypes = [torch_value(TorchName("dtype", g.dtype)) for g in program.inputs]
         self._calls = [
-            (step, resolve(step.op), *self._readers(step), self._slot(step.name), dead)
+            (step, run[step.name], *self._readers(step), self._slot(step.name), dead)
             for step, names in zip(program.steps, program.last_use, strict=True)
             for dead in [[self._slot(name) for name in names]]
         ]

@@ -1,5 +1,6 @@
 """What format a tensor has: frozen data, no tensor values."""
 
+from halfstep.spec.capabilities import Capabilities
 from halfstep.spec.dtypes import (
     QDType,
     int2,
@@ -25,6 +26,7 @@ from halfstep.spec.qspec import QSpec
 from halfstep.spec.rule import Rule
 
 __all__ = [
+    "Capabilities",
     "Granularity",
     "PerChannel",
     "PerGroup",

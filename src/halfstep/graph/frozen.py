@@ -1,0 +1,116 @@
+"""Run a program whose parameters do not change: what depends on them alone is computed once."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from halfstep.graph.operators import is_removable, resolve, torch_value
+from halfstep.graph.program import Program, Step, TorchName
+from halfstep.graph.run import Hook, Plan, find
+from halfstep.graph.trees import Branch, Value, leaves, mapped
+from halfstep.tensor import QTensor
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What runs a step in place of its operator, and what it is called with."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+Lookup: TypeAlias = Callable[[Any], Any]
+# Chooses a kernel for a step; ``lookup`` gives the tensor of a value that is known beforehand, and
+# None for one that is computed in each run. None leaves the step to its operator.
+Bind: TypeAlias = Callable[[Step, Lookup], Bound | None]
+
+
+class Frozen:
+    """A program made ready to run over parameters that stay as they are.
+
+    Steps that read parameters and constants alone run once; kernels are chosen once. When a
+    parameter is replaced or written to, both are done anew by the next run.
+
+    >>> import torch
+    >>> from halfstep.graph.export import arguments, export
+    >>> from halfstep.graph.frozen import Frozen
+    >>> model, x = torch.nn.Linear(2, 1), torch.ones(3, 2)
+    >>> frozen = Frozen(export(model, (x,)))
+    >>> import inspect
+    >>> given = arguments(inspect.signature(model.forward), (x,), {})
+    >>> torch.equal(frozen.run(model, given), model(x))
+    True
+    """
+
+    def __init__(self, program: Program, bind: Bind | None = None) -> None:
+        self.program = program
+        self._bind = bind
+        self._outer = Plan(program)
+        self._made: tuple[tuple[Any, ...], Plan] | None = None
+
+    def takes(self, given: Branch) -> bool:
+        """Whether the program is for arguments of this kind."""
+        return self._outer.takes(given)
+
+    def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
+        """What the program returns for these arguments, over the parameters of ``module``."""
+        tensors = {name: find(module, path) for name, path in self.program.parameters.items()}
+        state = tuple(map(_state, tensors.values()))
+        made = self._made
+        if made is None or made[0] != state:
+            made = self._made = (state, self._plan(tensors))
+        with torch.no_grad():
+            return made[1].run(module, given, hook)
+
+    def _plan(self, tensors: Mapping[str, Tensor]) -> Plan:
+        """The steps that are left for each run, with their kernels."""
+        with torch.no_grad(), torch.inference_mode(mode=False):
+            known, steps = _split(self.program, {**self.program.constants, **tensors})
+        functions: dict[str, Callable[..., Any]] = {}
+        kept: list[Step] = []
+        for step in steps:
+            bound = self._bind(step, lambda v: known.get(v.name)) if self._bind else None
+            if bound is None:
+                kept.append(step)
+                continue
+            functions[step.name] = bound.function
+            kept.append(dataclasses.replace(step, args=bound.args, kwargs=()))
+        read = {value.name for step in kept for value in step.reads()}
+        read |= {v.name for v in leaves(self.program.outputs) if isinstance(v, Value)}
+        rest = dataclasses.replace(
+            self.program,
+            steps=tuple(kept),
+            parameters={},
+            constants={name: value for name, value in known.items() if name in read},
+        )
+        return Plan(rest, functions)
+
+
+def _state(tensor: Tensor) -> Any:
+    """What changes when a tensor is replaced or written to."""
+    inner = tensor.stored() if isinstance(tensor, QTensor) else (tensor,)
+    return id(tensor), *(0 if part.is_inference() else part._version for part in inner)
+
+
+def _split(program: Program, known: dict[str, Any]) -> tuple[dict[str, Any], list[Step]]:
+    """Values that depend on what is known alone, and the steps that do not."""
+    steps: list[Step] = []
+    for step in program.steps:
+        static = is_removable(step.op) and any(True for _ in step.reads())
+        if static and all(value.name in known for value in step.reads()):
+            args = mapped(step.args, lambda leaf: _known(leaf, known))
+            kwargs = {name: mapped(v, lambda leaf: _known(leaf, known)) for name, v in step.kwargs}
+            known[step.name] = resolve(step.op)(*args, **kwargs)
+        else:
+            steps.append(step)
+    return known, steps
+
+
+def _known(leaf: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(leaf, Value):
+        return known[leaf.name]
+    return torch_value(leaf) if isinstance(leaf, TorchName) else leaf
