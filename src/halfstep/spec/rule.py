@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfstep.errors import ArgumentError
+from halfstep.spec.matches import as_operator, source_of
 
 SLOTS = ("weight", "input", "output")
 
@@ -12,7 +13,9 @@ SLOTS = ("weight", "input", "output")
 class Rule:
     """Which layers get which formats; in a list of rules the first that matches a layer wins.
 
-    match: a module's name, a glob over names (``*`` crosses dots), a module type, or a module.
+    match: a module's name, a glob over names (``*`` crosses dots), a module type, or a module; or,
+        where programs are quantized, an operator such as ``torch.ops.aten.add``, or its function
+        ``torch.add``, wherever in the model it is used.
     weight, input, output: what the layer's weights, the tensors that it is given and those that it
         returns become: a ``QSpec`` or integer dtype, an observer, or any callable from tensor to
         tensor.
@@ -20,11 +23,14 @@ class Rule:
         makes an observer from a ``QSpec``.
     keep_float: the layer stays as it is, whatever later rules say.
 
-    Raises ``ArgumentError`` for a rule that asks for nothing, or for two things at once.
+    Raises ``ArgumentError`` for a rule that asks for nothing, or for two things at once, and for a
+    function of torch that is no operator.
 
-    >>> import halfstep as hs
+    >>> import halfstep as hs, torch
     >>> hs.Rule("layer1.*", weight=hs.QSpec(hs.int8, hs.PerChannel(0)))
     Rule('layer1.*', weight=QSpec(int8, PerChannel(axis=0)))
+    >>> hs.Rule(torch.matmul, keep_float=True)
+    Rule(torch.ops.aten.matmul, keep_float=True)
     """
 
     match: Any
@@ -35,6 +41,7 @@ class Rule:
     keep_float: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "match", as_operator(self.match))
         asked = [slot for slot in SLOTS if getattr(self, slot) is not None]
         given = asked + ["observer"] * (self.observer is not None)
         if self.keep_float and given:
@@ -50,7 +57,7 @@ class Rule:
 
     def __repr__(self) -> str:
         given = [name for name in (*SLOTS, "observer") if getattr(self, name) is not None]
-        parts = [repr(self.match), *(f"{name}={_name(getattr(self, name))}" for name in given)]
+        parts = [source_of(self.match), *(f"{name}={_name(getattr(self, name))}" for name in given)]
         return f"Rule({', '.join(parts + ['keep_float=True'] * self.keep_float)})"
 
 

@@ -1,0 +1,189 @@
+"""Recipe: named rules, as data."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.spec.dtypes import QDType
+from halfstep.spec.matches import class_at, match_from_dict, match_to_dict, path_of
+from halfstep.spec.qspec import QSpec
+from halfstep.spec.rule import SLOTS, Rule
+
+_FIELDS = {"match", *SLOTS, "observer", "keep_float"}
+_OBSERVER = "halfstep.observe.observer.Observer"
+
+
+@dataclass(frozen=True, repr=False)
+class Recipe:
+    """Rules with a name: what becomes integers, and in which formats; the first that matches wins.
+
+    name: for people.
+    rules: each must match something of a model, or it is an error.
+    defaults: for what no rule matches; they may match nothing.
+
+    A recipe is a sequence of both, prints as the Python that makes it, and is written to JSON.
+    Raises ``ArgumentTypeError`` for what is no rule.
+
+    >>> import halfstep as hs
+    >>> from halfstep.spec.recipe import Recipe
+    >>> recipe = Recipe("mine", [hs.Rule("fc", weight=hs.int8)])
+    >>> recipe
+    Recipe('mine', [Rule('fc', weight=int8)])
+    >>> Recipe.from_json(recipe.with_rules(hs.Rule("fc2", keep_float=True)).to_json())[0]
+    Rule('fc2', keep_float=True)
+    """
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    defaults: tuple[Rule, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("rules", "defaults"):
+            object.__setattr__(self, field, _checked(getattr(self, field)))
+        if not isinstance(self.name, str):
+            raise ArgumentTypeError(f"name={self.name!r} is no text: give the recipe a name")
+
+    def with_rules(self, *rules: Rule) -> "Recipe":
+        """The recipe with more rules, which come before its own.
+
+        Raises ``ArgumentTypeError`` for what is no rule.
+        """
+        return replace(self, rules=(*rules, *self.rules))
+
+    def __add__(self, rules: "Rule | Recipe | list[Rule] | tuple[Rule, ...]") -> "Recipe":
+        """The same as ``with_rules``: what is added decides first."""
+        if isinstance(rules, Recipe):
+            both = (*rules.defaults, *self.defaults)
+            return replace(self, rules=(*rules.rules, *self.rules), defaults=both)
+        return self.with_rules(*([rules] if isinstance(rules, Rule) else rules))
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter((*self.rules, *self.defaults))
+
+    def __len__(self) -> int:
+        return len(self.rules) + len(self.defaults)
+
+    def __getitem__(self, place: int) -> Rule:
+        return (*self.rules, *self.defaults)[place]
+
+    def __repr__(self) -> str:
+        parts = [repr(self.name)]
+        parts += [repr(list(self.rules))] * bool(self.rules or not self.defaults)
+        parts += [f"defaults={list(self.defaults)}"] * bool(self.defaults)
+        return f"Recipe({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        lines = [f"Recipe({self.name!r}, ["]
+        lines += [f"    {rule!r}," for rule in self.rules]
+        if self.defaults:
+            lines += ["], defaults=[", *(f"    {rule!r}," for rule in self.defaults)]
+        return "\n".join([*lines, "])"])
+
+    # --- As plain data -------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as plain data, for JSON and for files.
+
+        Raises ``ArgumentTypeError`` for a rule with a module, a function or an observer object,
+        which live in this process only.
+        """
+        plain: dict[str, Any] = {"name": self.name}
+        for field in ("rules", "defaults"):
+            plain[field] = [_rule_to_dict(rule) for rule in getattr(self, field)]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> "Recipe":
+        """The recipe that ``to_dict`` wrote; classes are looked up, and nothing is imported.
+
+        Raises ``ArgumentError`` for what is no such thing, and for a class that is not loaded.
+        """
+        if not isinstance(plain, Mapping) or not isinstance(plain.get("rules", []), list):
+            raise ArgumentError(f"{plain!r} is no recipe: it needs a name and a list of rules")
+        if unknown := set(plain) - {"name", "rules", "defaults"}:
+            raise ArgumentError(
+                f"a recipe with {', '.join(sorted(map(repr, unknown)))}: allowed are name, rules "
+                "and defaults"
+            )
+        rules, defaults = (
+            tuple(map(_rule_from_dict, plain.get(field, []))) for field in ("rules", "defaults")
+        )
+        return cls(plain.get("name", "custom"), rules, defaults)
+
+    def to_json(self) -> str:
+        """The recipe as JSON text. Raises as ``to_dict``."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Recipe":
+        """The recipe of JSON text. Raises as ``from_dict``, and for text that is no JSON."""
+        try:
+            plain = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ArgumentError(f"the recipe is no JSON: {error}") from None
+        return cls.from_dict(plain)
+
+
+def _checked(rules: Any) -> tuple[Rule, ...]:
+    rules = (rules,) if isinstance(rules, Rule) else tuple(rules)
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise ArgumentTypeError(
+                f"a recipe holds {rule!r}, which is no rule: give hs.Rule(match, weight=...)"
+            )
+    return rules
+
+
+def _rule_to_dict(rule: Rule) -> dict[str, Any]:
+    plain: dict[str, Any] = {"match": match_to_dict(rule.match)}
+    for slot in SLOTS:
+        value = getattr(rule, slot)
+        if value is not None:
+            plain[slot] = _format(value, rule).to_dict()
+    if rule.observer is not None:
+        if not isinstance(rule.observer, type):
+            raise _unwritable(rule, "observer", rule.observer)
+        plain["observer"] = path_of(rule.observer)
+    return plain | ({"keep_float": True} if rule.keep_float else {})
+
+
+def _format(value: Any, rule: Rule) -> QSpec:
+    if isinstance(value, QSpec):
+        return value
+    if isinstance(value, QDType | torch.dtype):
+        return QSpec(value)
+    raise _unwritable(rule, "format", value)
+
+
+def _unwritable(rule: Rule, what: str, value: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"the rule for {rule.match!r} has the {what} {value!r}, an object of this process, which "
+        "cannot be written to JSON: give a QSpec or dtype, and a class for observer="
+    )
+
+
+def _rule_from_dict(plain: Any) -> Rule:
+    if not isinstance(plain, Mapping) or not _FIELDS.issuperset(plain) or "match" not in plain:
+        raise ArgumentError(f"{plain!r} is no rule: allowed are {', '.join(sorted(_FIELDS))}")
+    given = {slot: QSpec.from_dict(plain[slot]) for slot in SLOTS if slot in plain}
+    observer = plain.get("observer")
+    keep = plain.get("keep_float", False)
+    if not isinstance(keep, bool):
+        raise ArgumentError(f"keep_float={keep!r} is not a bool: use true or false")
+    kind = None if observer is None else _observer(observer)
+    return Rule(match_from_dict(plain["match"]), **given, observer=kind, keep_float=keep)
+
+
+def _observer(path: Any) -> type:
+    """Only a class of observer: it is going to be called."""
+    found = class_at(path) if isinstance(path, str) else None
+    if found is None or not issubclass(found, class_at(_OBSERVER)):
+        raise ArgumentError(
+            f"{path!r} is no observer: allowed is the path of an observer class, such as "
+            "'halfstep.observe.histograms.HistogramObserver'"
+        )
+    return found
