@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
-from halfstep.formats import load_tensors, save, save_tensors
+from halfstep.formats import atomic, load_tensors, save_tensors
 from halfstep.formats.safe_file import SAVED_DTYPES
+from halfstep.formats.safe_writer import SafeWriter
 from halfstep.spec import PerChannel, QSpec, int4, int8, uint8
 from halfstep.tensor import QTensor, from_int_repr, quantize
 from tests.strategies import FLOAT_DTYPES, MEMORY_FORMATS, QUICK, THOROUGH, Case, cases
@@ -153,7 +154,7 @@ def test_a_folder_that_refuses_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     )
     assert f"'{tmp_path / 'file'}'" in text_of(tmp_path / "file" / "w", NotADirectoryError)
     assert f"it is a folder: name a file: '{tmp_path}'" in text_of(tmp_path, IsADirectoryError)
-    monkeypatch.setattr(save.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(atomic.tempfile, "mkstemp", refuse)
     assert f"Permission denied: '{tmp_path}'" in text_of(tmp_path / "w", PermissionError)
 
 
@@ -182,9 +183,11 @@ def test_what_cannot_be_saved_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("step", ["save_file", "_sync", "_mode_of"])
+@pytest.mark.parametrize(
+    ("place", "step"), [(SafeWriter, "put"), (atomic, "_sync"), (atomic, "_mode_of")]
+)
 def test_a_failure_keeps_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Any, step: str
 ) -> None:
     """Whatever fails before the rename, the old file is intact and nothing is left behind."""
     path = tmp_path / "w.safetensors"
@@ -194,7 +197,7 @@ def test_a_failure_keeps_the_old_file(
     def fail(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(save, step, fail)
+    monkeypatch.setattr(place, step, fail)
     with pytest.raises(OSError, match="No space left"):
         save_tensors({"w": torch.zeros(10)}, path)
     assert path.read_bytes() == before

@@ -48,7 +48,8 @@ def open_safe_file(path: Path) -> TensorFile:
     try:
         handle: _Handle = safe_open(str(path), framework="pt")
         names = dict.fromkeys(handle.keys())  # asked for once: safetensors sorts them each time
-        quantized, order = _described((handle.metadata() or {}).get(METADATA_KEY))
+        metadata = handle.metadata() or {}
+        quantized, order = _described(metadata.get(METADATA_KEY))
         _check_companions(quantized, names)
         companions = {name + suffix for name in quantized for suffix in _SUFFIXES}
         first = [name for name in order if name in names]
@@ -59,7 +60,7 @@ def open_safe_file(path: Path) -> TensorFile:
         }
     except (SafetensorError, OSError) as error:
         raise FileFormatError(f"it is no intact safetensors file: {error}") from error
-    return TensorFile(path, "safetensors", tensors)
+    return TensorFile(path, "safetensors", tensors, metadata=metadata)
 
 
 _SUFFIXES: Final = (SCALE_SUFFIX, ZERO_POINT_SUFFIX)
@@ -105,13 +106,13 @@ def _stored(handle: _Handle, name: str, entry: object | None) -> StoredTensor:
     if entry is not None:
         return _stored_quantized(handle, name, entry, shape)
     kind = view.get_dtype()
-    if kind not in _DTYPES:
+    if kind not in DTYPES:
         raise FileFormatError(f"tensor {name!r} has the dtype {kind}, which this torch has not")
-    nbytes = math.prod(shape) * _DTYPES[kind].itemsize
-    return StoredTensor(shape, _DTYPES[kind], None, nbytes, lambda: _get(handle, name))
+    nbytes = math.prod(shape) * DTYPES[kind].itemsize
+    return StoredTensor(shape, DTYPES[kind], None, nbytes, lambda: _get(handle, name))
 
 
-_DTYPES: Final = {
+DTYPES: Final = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
@@ -132,7 +133,7 @@ _DTYPES: Final = {
     "F8_E5M2FNUZ": torch.float8_e5m2fnuz,
     "F8_E8M0": torch.float8_e8m0fnu,
 }
-SAVED_DTYPES: Final = frozenset(_DTYPES.values())
+SAVED_DTYPES: Final = frozenset(DTYPES.values())
 
 
 def _get(handle: _Handle, name: str) -> Tensor:

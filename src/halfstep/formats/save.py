@@ -1,19 +1,15 @@
 """Writing tensors, quantized and plain, into one safetensors file that is whole or not there."""
 
-import errno
 import json
 import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.formats.atomic import replacing
 from halfstep.formats.places import as_path
 from halfstep.formats.safe_file import (
     FORMAT_VERSION,
@@ -22,7 +18,9 @@ from halfstep.formats.safe_file import (
     SCALE_SUFFIX,
     ZERO_POINT_SUFFIX,
 )
+from halfstep.formats.safe_writer import SafeWriter
 from halfstep.numerics.ops import pack
+from halfstep.spec import QSpec
 from halfstep.tensor import QTensor
 
 
@@ -53,25 +51,45 @@ def save_tensors(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) ->
             f"tensors is a {type(tensors).__name__}: give a dict of names and tensors"
         )
     place = as_path(path)
+    entries, metadata = entries_of(tensors)
+    with replacing(place) as file:
+        write_entries(file, entries, metadata)
+
+
+def entries_of(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The plain tensors under which the given ones are stored, and the metadata that says so.
+
+    Raises as ``save_tensors`` does.
+    """
     entries: dict[str, Tensor] = {}
     described: dict[str, Any] = {}
     for name, tensor in tensors.items():
         _check(name, tensor)
         parts = {name: tensor}
         if isinstance(tensor, QTensor):
-            parts, described[name] = _quantized_parts(name, tensor)
+            parts = parts_of(name, tensor)
+            described[name] = description(tensor.spec, tuple(tensor.shape), tensor.dtype)
         _add(entries, parts)
-    header = _header(list(tensors), described)
-    _write_atomically(_separate(entries), header, place)
+    return entries, metadata_of(list(tensors), described)
 
 
-def _header(names: list[str], described: dict[str, Any]) -> dict[str, str] | None:
+def write_entries(
+    file: BinaryIO, entries: Mapping[str, Tensor], metadata: Mapping[str, str]
+) -> None:
+    """Write plain tensors as one safetensors file."""
+    layouts = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in entries.items()}
+    writer = SafeWriter(file, layouts, metadata)
+    for name, tensor in entries.items():
+        writer.put(name, tensor)
+
+
+def metadata_of(names: list[str], described: Mapping[str, Any]) -> dict[str, str]:
     """The metadata: the formats, and the order of the names where it is not the alphabet's."""
     metadata: dict[str, Any] = {"format": FORMAT_VERSION, "tensors": described}
     if names != sorted(names):
         metadata["order"] = names
     if not described and "order" not in metadata:
-        return None
+        return {}
     return {METADATA_KEY: json.dumps(metadata, sort_keys=True)}
 
 
@@ -98,17 +116,16 @@ def _check(name: object, tensor: object) -> None:
         )
 
 
-def _quantized_parts(name: str, q: QTensor) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    codes = q.int_repr()
-    if q.spec.dtype.is_packed:
-        codes = pack(codes, q.spec.dtype.bits)
-    parts = {name: codes, name + SCALE_SUFFIX: q.scale, name + ZERO_POINT_SUFFIX: q.zero_point}
-    stands_for = str(q.dtype).removeprefix("torch.")
-    return parts, {
-        "spec": q.spec.to_dict(),
-        "shape": list(q.shape),
-        "stands_for": stands_for,
-    }
+def parts_of(name: str, q: QTensor) -> dict[str, Tensor]:
+    """The three plain tensors of a quantized one, by their names in the file."""
+    codes = pack(q.ints, q.spec.dtype.bits) if q.spec.dtype.is_packed else q.ints
+    return {name: codes, name + SCALE_SUFFIX: q.scale, name + ZERO_POINT_SUFFIX: q.zero_point}
+
+
+def description(spec: QSpec, shape: tuple[int, ...], dtype: torch.dtype) -> dict[str, Any]:
+    """What the metadata says of a quantized tensor."""
+    stands_for = str(dtype).removeprefix("torch.")
+    return {"spec": spec.to_dict(), "shape": list(shape), "stands_for": stands_for}
 
 
 def _add(entries: dict[str, Tensor], parts: dict[str, Tensor]) -> None:
@@ -119,71 +136,3 @@ def _add(entries: dict[str, Tensor], parts: dict[str, Tensor]) -> None:
             f"'w{SCALE_SUFFIX}' and 'w{ZERO_POINT_SUFFIX}', so rename the other tensor"
         )
     entries.update(parts)
-
-
-def _separate(entries: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Contiguous tensors on the CPU that share no memory, as the format wants them."""
-    seen: set[int] = set()
-    result = {}
-    for name, tensor in entries.items():
-        plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-        place = plain.untyped_storage().data_ptr()
-        result[name] = plain.clone() if place in seen else plain
-        seen.add(place)
-    return result
-
-
-def _write_atomically(
-    tensors: dict[str, Tensor], metadata: dict[str, str] | None, path: Path
-) -> None:
-    target = path.resolve()  # through a symbolic link, which stays
-    name = _new_file_beside(target)
-    try:
-        save_file(tensors, name, metadata)
-        Path(name).chmod(_mode_of(target))
-        _sync(name)
-        Path(name).replace(target)
-        _sync(target.parent)
-    except SafetensorError as error:
-        raise OSError(f"{path} cannot be written: {error}") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _new_file_beside(target: Path) -> str:
-    """The name of an empty temporary file; what goes wrong is told of the folder, not of it."""
-    folder = target.parent
-    if not folder.exists():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder: create it", str(folder))
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file", str(target))
-    try:
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{target.name}.", suffix=".part")
-    except OSError as error:
-        why = f"no file can be made in this folder: {error.strerror}"
-        raise OSError(error.errno, why, str(folder)) from error
-    os.close(descriptor)
-    return name
-
-
-def _mode_of(target: Path) -> int:
-    """The permissions of the file to be replaced, or those that a new file gets here."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    probe = target.with_name(f".{target.name}.{os.getpid()}.mode")
-    probe.touch()
-    try:
-        return probe.stat().st_mode & 0o777
-    finally:
-        probe.unlink()
-
-
-def _sync(path: str | Path) -> None:
-    """Waits until the file or folder is on the disk."""
-    if os.name == "nt" and Path(path).is_dir():
-        return  # Windows cannot open a folder
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -35,6 +35,8 @@ class TensorFile:
     tensors: by name, in file order.
     unreadable: by name, tensors that are there and cannot be read, with the reason.
     others: the names of values that are no tensors, such as ``epoch``.
+    about: lines that say what the file holds besides, for people.
+    metadata: the texts that a safetensors file carries.
     """
 
     path: Path
@@ -42,3 +44,5 @@ class TensorFile:
     tensors: Mapping[str, StoredTensor]
     unreadable: Mapping[str, str] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
