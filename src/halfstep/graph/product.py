@@ -2,17 +2,20 @@
 
 import copy
 import inspect
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError
 from halfstep.graph.capture import Captured
 from halfstep.graph.check import check
+from halfstep.graph.engine import Engine, Runnable
 from halfstep.graph.export import arguments
 from halfstep.graph.program import Program
-from halfstep.graph.run import Plan
+from halfstep.graph.quantized import Quantized
+from halfstep.graph.run import Plan, find
 
 
 def product(model: nn.Module, *captured: Captured) -> nn.Module:
@@ -34,19 +37,46 @@ def product(model: nn.Module, *captured: Captured) -> nn.Module:
     >>> type(twin), torch.equal(twin(x), model(x))
     (<class 'torch.nn.modules.container.Sequential'>, True)
     """
-    twin = copy.deepcopy(model)
-    modules = dict(twin.named_modules())
-    programs: dict[str, list[Program]] = {}
+    programs: dict[str, list[Program | Quantized]] = {}
     for each in captured:
         for path, several in each.programs.items():
             programs.setdefault(path, []).extend(several)
-    for path, found in programs.items():
+    twin = copy.deepcopy(model)
+    install(twin, programs)
+    return twin
+
+
+def install(
+    model: nn.Module,
+    parts: Mapping[str, Sequence[Program | Quantized]],
+    engine: Engine | None = None,
+) -> None:
+    """Let the modules of a model at these paths run programs; ``engine`` runs calibrated ones.
+
+    Raises ``ArgumentError`` when a program does not fit the model.
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path, found in parts.items():
         if path not in modules:
             raise ArgumentError(f"the model has no module {path}, which was captured")
-        for program in found:
-            check(program, modules[path])
-        modules[path].__dict__["forward"] = Forward(modules[path], found)
-    return twin
+        for part in found:
+            check(_program(part), modules[path])
+        modules[path].__dict__["forward"] = Forward(modules[path], found, engine)
+
+
+def put(model: nn.Module, path: str, value: Tensor) -> None:
+    """Replace the parameter or buffer at a path, wherever in the model the same one is used."""
+    old = find(model, path)
+    as_parameter = nn.Parameter(value, requires_grad=False)
+    for module in model.modules():
+        for name in [name for name, one in module._parameters.items() if one is old]:
+            setattr(module, name, as_parameter)
+        for name in [name for name, one in module._buffers.items() if one is old]:
+            module._buffers[name] = value
+
+
+def _program(part: Program | Quantized) -> Program:
+    return part.program if isinstance(part, Quantized) else part
 
 
 class Forward:
@@ -55,9 +85,15 @@ class Forward:
     So the class stays the user's, and the module is copied and pickled as any other.
     """
 
-    def __init__(self, module: nn.Module, programs: list[Program]) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        programs: Sequence[Program | Quantized],
+        engine: Engine | None = None,
+    ) -> None:
         self.module = module
-        self.programs = programs
+        self.programs = list(programs)
+        self.engine = engine
         self.original = vars(module).get("forward")
 
     @cached_property
@@ -66,13 +102,20 @@ class Forward:
         return inspect.signature(original)
 
     @cached_property
-    def plans(self) -> dict[bool, list[Plan]]:
+    def plans(self) -> dict[bool, list[Runnable]]:
         """The plans to choose from in training and outside of it."""
-        every = [Plan(program) for program in self.programs]
+        every = [self._plan(part) for part in self.programs]
         return {
             mode: [plan for plan in every if plan.program.training == mode] or every
             for mode in (True, False)
         }
+
+    def _plan(self, part: Program | Quantized) -> Runnable:
+        if isinstance(part, Program):
+            return Plan(part)
+        if self.engine is None:
+            raise ArgumentError("a calibrated program needs an engine to run it: give engine=")
+        return self.engine.plan(part, self.module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program of the module's mode and of this kind of arguments."""
@@ -82,4 +125,4 @@ class Forward:
         return fitting.run(self.module, given)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("module", "programs", "original")}
+        return {name: vars(self)[name] for name in ("module", "programs", "engine", "original")}

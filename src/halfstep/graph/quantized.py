@@ -46,13 +46,16 @@ class Quantized:
     The program has no in-place steps, no dropout and folded batch norms. ``edges`` holds every
     value that an engine may want as codes, by name: the inputs and outputs of ``INTEGER`` steps.
     Which of them exist in the end is decided for each engine, by ``convert``. ``decisions`` are by
-    the name of the step. The parameters that ``INTEGER``, ``DYNAMIC`` and ``WEIGHT_ONLY`` steps
-    read as weights are ``QTensor`` in the module that the program runs over, or in its constants.
+    the name of the step. ``weights`` names the parameters and constants that are ``QTensor`` in
+    the module that the program runs over, or in its constants. ``shapes`` are those of the values
+    that were seen in calibration.
     """
 
     program: Program
     edges: Mapping[str, Edge] = field(default_factory=dict)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
+    weights: Mapping[str, QSpec] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Quantized":
         return self  # nothing in it ever changes
