@@ -71,5 +71,5 @@ def _check_leaf(leaf: Any, step: Step, defined: set[str]) -> None:
     elif not is_plain(leaf):
         raise ArgumentError(
             f"step {step.name} takes a {type(leaf).__name__}: allowed are numbers, text, None, "
-            "names of torch, values, and tuples of those"
+            "names of torch, formats, values, and tuples of those"
         )

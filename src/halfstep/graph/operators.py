@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from halfstep.errors import ArgumentError
+from halfstep.graph.integer_ops import INTEGER
 from halfstep.graph.program import TorchName
 
 _ARITHMETIC = (
@@ -70,8 +71,9 @@ def resolve(op: str) -> Callable[..., Any]:
     >>> resolve("aten.relu.default"), resolve("operator.mul")
     (<OpOverload(op='aten.relu', overload='default')>, <built-in function mul>)
     """
-    if op in PYTHON:
-        return PYTHON[op]
+    known = PYTHON.get(op) or INTEGER.get(op)
+    if known is not None:
+        return known
     parts = op.split(".")
     found = getattr(torch.ops, parts[0], None) if len(parts) == 3 else None
     for part in parts[1:]:

@@ -46,7 +46,8 @@ class Step:
 
         name = op(*args, **kwargs)        # of the module ``source``
 
-    Arguments are numbers, text, None, ``TorchName``, ``Value``, and tuples of those.
+    Arguments are numbers, text, None, ``TorchName``, ``Value``, ``Edge``, ``QSpec``, and tuples of
+    those.
 
     >>> from halfstep.graph.program import Step
     >>> from halfstep.graph.trees import Value

@@ -13,9 +13,11 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.graph.edges import Edge
+from halfstep.spec import QSpec
 
 # Tuples, lists and dicts of these are data; anything else a program would have to guess.
-_PLAIN = (type(None), bool, int, float, complex, str)
+_PLAIN = (type(None), bool, int, float, complex, str, Edge, QSpec)
 
 
 @dataclass(frozen=True)

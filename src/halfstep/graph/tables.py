@@ -1,0 +1,110 @@
+"""Which operators become tables between 8-bit codes, and their tables.
+
+A table holds what torch's operator returns in float64 for each of the 256 values, so any operator
+of one variable serves, with any numbers beside it. Each is built once, and stored.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfstep.graph.edges import Edge
+from halfstep.graph.operators import resolve, torch_value
+from halfstep.graph.program import Step, TorchName
+from halfstep.graph.trees import Value, mapped
+from halfstep.numerics import tables
+
+_FUNCTIONS = (
+    *("sigmoid", "tanh", "silu", "gelu", "hardswish", "hardsigmoid", "mish", "softplus"),
+    *("elu", "selu", "celu", "leaky_relu", "log_sigmoid", "softshrink", "hardshrink", "threshold"),
+    *("abs", "neg", "sign", "square", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "atan", "erf"),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "floor", "ceil", "round", "trunc"),
+)
+# With a number as the other operand, or the same value twice.
+_ARITHMETIC = (
+    *(
+        f"{name}.{overload}"
+        for name in ("add", "sub", "mul", "div")
+        for overload in ("Tensor", "Scalar")
+    ),
+    *("rsub.Scalar", "div.Tensor_mode", "div.Scalar_mode", "pow.Tensor_Scalar", "pow.Scalar"),
+)
+_PER_CHANNEL = "aten.prelu.default"
+_TABLED = frozenset(
+    [f"aten.{name}.default" for name in _FUNCTIONS]
+    + [f"aten.{name}" for name in _ARITHMETIC]
+    + [_PER_CHANNEL]
+)
+
+
+def is_tabled(step: Step) -> bool:
+    """Whether a step is a function of one variable that has a table.
+
+    >>> from halfstep.graph.program import Step
+    >>> from halfstep.graph.tables import is_tabled
+    >>> from halfstep.graph.trees import Value
+    >>> x = Value("x")
+    >>> is_tabled(Step("y", "aten.mul.Tensor", (x, 2.0)))
+    True
+    >>> is_tabled(Step("y", "aten.mul.Tensor", (x, Value("other"))))
+    False
+    """
+    if step.op not in _TABLED:
+        return False
+    return len(set(step.reads())) == (2 if step.op == _PER_CHANNEL else 1)
+
+
+def table_of(step: Step, x: Edge, out: Edge, weight: Tensor | None = None) -> Tensor | None:
+    """The table of a step from codes of ``x`` to codes of ``out``; None where it has none.
+
+        table[q - lowest] = clamp(rne(f((q - zx) * sx) / sy) + zy, qmin, qmax)     in float64
+
+    The result has 256 entries of out's storage, or (C, 256) for a ``prelu`` whose weight (C) has
+    more than one entry. There is none for codes of more than 8 bits.
+
+    >>> import halfstep as hs
+    >>> from halfstep.graph.edges import Edge
+    >>> from halfstep.graph.program import Step
+    >>> from halfstep.graph.tables import table_of
+    >>> from halfstep.graph.trees import Value
+    >>> edge = Edge(hs.QSpec(hs.uint8), 0.5, 10)
+    >>> table_of(Step("y", "aten.abs.default", (Value("x"),)), edge, edge)[:4].tolist()
+    [20, 19, 18, 17]
+    """
+    if not is_tabled(step) or x.spec.dtype.bits > 8:
+        return None
+    source = tables.Codes(x.spec.dtype, x.scale, x.zero_point)
+    dtype = out.spec.dtype.within(out.qmin, out.qmax)
+    target = tables.Codes(dtype, out.scale, out.zero_point)
+    if step.op == _PER_CHANNEL:
+        return None if weight is None else _prelu(weight, source, target)
+    function = resolve(step.op)
+
+    def run(values: Tensor) -> Tensor:
+        y: Tensor = function(*_given(step.args, values), **dict(_given(step.kwargs, values)))
+        return y.double()
+
+    return tables.build(run, source, target)
+
+
+def _given(arguments: Any, values: Tensor) -> Any:
+    """The arguments with the 256 values in place of the step's variable."""
+
+    def leaf(given: Any) -> Any:
+        if isinstance(given, Value):
+            return values
+        return torch_value(given) if isinstance(given, TorchName) else given
+
+    return mapped(arguments, leaf)
+
+
+def _prelu(weight: Tensor, source: tables.Codes, target: tables.Codes) -> Tensor:
+    """x where it is positive, else x times the slope of the channel."""
+    slope = weight.detach().double().reshape(-1, 1)
+
+    def run(values: Tensor) -> Tensor:
+        return torch.where(values > 0, values, values * slope)
+
+    table = tables.build(run, source, target)
+    return table[0] if weight.numel() == 1 else table
