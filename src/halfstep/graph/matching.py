@@ -85,11 +85,9 @@ def _around(source: str) -> Iterator[str]:
 def operator_names(match: Any) -> Mapping[str, None]:
     """The names in programs of a torch operator or function."""
     if hasattr(match, "overloads"):  # torch.ops.aten.add
-        packet = str(match)
-        return dict.fromkeys(f"{packet}.{overload}" for overload in match.overloads())
+        return dict.fromkeys(f"{match}.{overload}" for overload in match.overloads())
     text = str(match)
     if text.count(".") == 2 and hasattr(match, "_schema"):  # torch.ops.aten.add.Tensor
         return {text: None}
-    name = getattr(match, "__name__", "")
-    packet = getattr(torch.ops.aten, name, None) if name else None
+    packet = getattr(torch.ops.aten, getattr(match, "__name__", ""), None)
     return {} if packet is None else operator_names(packet)
