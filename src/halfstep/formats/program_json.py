@@ -102,7 +102,7 @@ def _program_from_plain(plain: dict[str, Any], load: Load) -> Program:
             "training": bool(training),
         }:
             given = tuple(map(_input, inputs))
-            ranks = [each.ndim for each in given]
+            ranks = [each.ndim or 0 for each in given]
             program = Program(
                 given,
                 _arguments(arguments),
@@ -134,7 +134,7 @@ def _arguments(plain: Any) -> Branch:
 
 def _input(plain: Any) -> Input:
     match plain:
-        case [str(name), str(dtype), int(ndim)] if 0 <= ndim <= MAX_DIMS:
+        case [str(name), str(dtype), None | int() as ndim] if 0 <= (ndim or 0) <= MAX_DIMS:
             return Input(Value(name), from_plain({"dtype": dtype}).name, ndim)
     raise FileFormatError(
         f"an input is no name, dtype and number of dimensions: {str(plain)[:100]}"

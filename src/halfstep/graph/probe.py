@@ -140,7 +140,7 @@ def _narrowed(program: Program, example: Branch, group: frozenset[Any], size: in
     tensors = {value.name: tensor for value, tensor in match(program.arguments, example)}
     for index, given in enumerate(program.inputs):
         name = given.value.name
-        for dimension in range(given.ndim):
+        for dimension in range(given.ndim or 0):
             if ("size", index, dimension) in group:
                 tensors[name] = tensors[name].narrow(dimension, 0, size)
     filled: Branch = mapped(

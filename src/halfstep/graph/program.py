@@ -33,11 +33,11 @@ class TorchName:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor that a program is given: its dtype, and how many dimensions it has."""
+    """A tensor that a program is given: its dtype, and how many dimensions it has; None for any."""
 
     value: Value
     dtype: str
-    ndim: int
+    ndim: int | None
 
 
 @dataclass(frozen=True)

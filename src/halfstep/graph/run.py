@@ -127,10 +127,11 @@ class Plan:
         found = dict(match(self.program.arguments, given))
         tensors = [found[expected.value] for expected in self.program.inputs]
         for expected, dtype, tensor in zip(self.program.inputs, self._dtypes, tensors, strict=True):
-            if tensor.dtype != dtype or tensor.ndim != expected.ndim:
+            ndim = tensor.ndim if expected.ndim is None else expected.ndim
+            if tensor.dtype != dtype or tensor.ndim != ndim:
                 raise ArgumentTypeError(
                     f"{expected.value.name} is {tensor.dtype} of {tensor.ndim} dimensions: the "
-                    f"model was captured with {dtype} of {expected.ndim}. Convert it, or capture "
+                    f"model was captured with {dtype} of {ndim}. Convert it, or capture "
                     "the model with such an example"
                 )
         return tensors

@@ -129,13 +129,13 @@ class Recipe:
 
 
 def _checked(rules: Any) -> tuple[Rule, ...]:
-    rules = (rules,) if isinstance(rules, Rule) else tuple(rules)
-    for rule in rules:
+    found: tuple[Any, ...] = (rules,) if isinstance(rules, Rule) else tuple(rules)
+    for rule in found:
         if not isinstance(rule, Rule):
             raise ArgumentTypeError(
                 f"a recipe holds {rule!r}, which is no rule: give hs.Rule(match, weight=...)"
             )
-    return rules
+    return found
 
 
 def _rule_to_dict(rule: Rule) -> dict[str, Any]:
