@@ -5,12 +5,12 @@ from typing import Any
 from halfstep.graph.check import check
 from halfstep.graph.forms import FORMS, Context, weight_of
 from halfstep.graph.kinds import Family, Kind, kind_of
+from halfstep.graph.liveness import without_unread
 from halfstep.graph.program import Program, Step
 from halfstep.graph.quantized import Decision, Execution, Quantized
 from halfstep.graph.regions import Region, find_regions
 from halfstep.graph.support import Support
 from halfstep.graph.trees import Value
-from halfstep.graph.unread import pruned
 from halfstep.graph.writer import Writer
 from halfstep.spec import Capabilities
 
@@ -39,7 +39,7 @@ def convert(quantized: Quantized, capabilities: Capabilities) -> Program:
     work = _Conversion(Context(support, Writer(quantized)))
     for step in quantized.program.steps:
         work.step(step)
-    program = pruned(work.writer.finish())
+    program = without_unread(work.writer.finish())
     check(program)
     return program
 

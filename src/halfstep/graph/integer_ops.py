@@ -14,6 +14,7 @@ from torch import Tensor
 from halfstep.errors import ArgumentError
 from halfstep.graph import integer_recurrent
 from halfstep.graph.edges import Edge
+from halfstep.graph.integer_tables import prelu_table
 from halfstep.numerics import elementwise, embedding, fused, ops, pooling, rows
 from halfstep.numerics.rows import Rows
 from halfstep.spec import QSpec
@@ -39,7 +40,8 @@ def _operand(x: Tensor, edge: Edge) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _finished(y: Tensor, activation: Bounds, out: Edge | None) -> Tensor:
-    """The activation, then codes of ``out``, or contiguous floats."""
+    """The activation, then codes of ``out``, or contiguous floats; no gradient goes through."""
+    y = y.detach()
     if activation is not None:
         y = fused.clamp(y, *activation)
     if out is None:
@@ -278,6 +280,7 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "int.adaptive_avg_pool": adaptive_avg_pool,
     "int.mean": mean,
     "int.table": elementwise.look_up,
+    "int.prelu_table": prelu_table,
     "int.clamp": elementwise.clamp_codes,
     "int.max_pool": pooling.max_pool,
     "int.adaptive_max_pool": pooling.adaptive_max_pool,

@@ -6,16 +6,17 @@ of one variable serves, with any numbers beside it. Each is built once, and stor
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from halfstep.graph.edges import Edge
+from halfstep.graph.integer_tables import table_ends
 from halfstep.graph.operators import resolve, torch_value
 from halfstep.graph.program import Step, TorchName
 from halfstep.graph.trees import Value, mapped
 from halfstep.numerics import tables
 
 _FUNCTIONS = (
+    *("relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"),
     *("sigmoid", "tanh", "silu", "gelu", "hardswish", "hardsigmoid", "mish", "softplus"),
     *("elu", "selu", "celu", "leaky_relu", "log_sigmoid", "softshrink", "hardshrink", "threshold"),
     *("abs", "neg", "sign", "square", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "atan", "erf"),
@@ -55,13 +56,13 @@ def is_tabled(step: Step) -> bool:
     return len(set(step.reads())) == (2 if step.op == _PER_CHANNEL else 1)
 
 
-def table_of(step: Step, x: Edge, out: Edge, weight: Tensor | None = None) -> Tensor | None:
+def table_of(step: Step, x: Edge, out: Edge) -> Tensor | None:
     """The table of a step from codes of ``x`` to codes of ``out``; None where it has none.
 
         table[q - lowest] = clamp(rne(f((q - zx) * sx) / sy) + zy, qmin, qmax)     in float64
 
-    The result has 256 entries of out's storage, or (C, 256) for a ``prelu`` whose weight (C) has
-    more than one entry. There is none for codes of more than 8 bits.
+    The result has 256 entries of out's storage. There is none for codes of more than 8 bits, and
+    none of ``prelu``, which has slopes: see ``prelu_table``.
 
     >>> import halfstep as hs
     >>> from halfstep.graph.edges import Edge
@@ -72,20 +73,15 @@ def table_of(step: Step, x: Edge, out: Edge, weight: Tensor | None = None) -> Te
     >>> table_of(Step("y", "aten.abs.default", (Value("x"),)), edge, edge)[:4].tolist()
     [20, 19, 18, 17]
     """
-    if not is_tabled(step) or x.spec.dtype.bits > 8:
+    if not is_tabled(step) or step.op == _PER_CHANNEL or x.spec.dtype.bits > 8:
         return None
-    source = tables.Codes(x.spec.dtype, x.scale, x.zero_point)
-    dtype = out.spec.dtype.within(out.qmin, out.qmax)
-    target = tables.Codes(dtype, out.scale, out.zero_point)
-    if step.op == _PER_CHANNEL:
-        return None if weight is None else _prelu(weight, source, target)
     function = resolve(step.op)
 
     def run(values: Tensor) -> Tensor:
         y: Tensor = function(*_given(step.args, values), **dict(_given(step.kwargs, values)))
         return y.double()
 
-    return tables.build(run, source, target)
+    return tables.build(run, *table_ends(x, out))
 
 
 def _given(arguments: Any, values: Tensor) -> Any:
@@ -97,14 +93,3 @@ def _given(arguments: Any, values: Tensor) -> Any:
         return torch_value(given) if isinstance(given, TorchName) else given
 
     return mapped(arguments, leaf)
-
-
-def _prelu(weight: Tensor, source: tables.Codes, target: tables.Codes) -> Tensor:
-    """x where it is positive, else x times the slope of the channel."""
-    slope = weight.detach().double().reshape(-1, 1)
-
-    def run(values: Tensor) -> Tensor:
-        return torch.where(values > 0, values, values * slope)
-
-    table = tables.build(run, source, target)
-    return table[0] if weight.numel() == 1 else table
