@@ -76,7 +76,7 @@ def _run(
     x = x.float().transpose(0, 1) if batch_first else x.float()
     directions = 1 + bidirectional
     state: State = tuple(
-        x.new_zeros((layers * directions, x.shape[1], size)) if h is None else h.float()
+        x.new_zeros((layers * directions, x.shape[1], size)) if h is None else h.detach().float()
         for h, size in zip(given, sizes, strict=True)
     )
     each = list(_weights(weights, layers * directions, bias=bias))
@@ -90,6 +90,6 @@ def _weights(flat: Sequence[Any], count: int, *, bias: bool) -> Iterator[Weights
     size = len(flat) // count
     for first in range(0, len(flat), size):
         w_ih, w_hh, *rest = flat[first : first + size]
-        b_ih, b_hh = (rest.pop(0), rest.pop(0)) if bias else (None, None)
+        b_ih, b_hh = (rest.pop(0).detach(), rest.pop(0).detach()) if bias else (None, None)
         projection = operands_of(rest[0]) if rest else None
         yield Weights(operands_of(w_ih), operands_of(w_hh), b_ih, b_hh, projection)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from halfstep.numerics.affine import dequantize
+from halfstep.numerics.affine import dequantize, spread
 from halfstep.numerics.integer import centred
 
 SUM, MEAN, MAX = 0, 1, 2
@@ -45,7 +45,7 @@ def bags(
     """
     count = offsets.numel() - include_last_offset
     place = torch.arange(indices.numel(), device=indices.device)
-    bag = torch.searchsorted(offsets[:count].contiguous(), place, right=True) - 1
+    bag = torch.searchsorted(offsets[:count].long().contiguous(), place, right=True) - 1
     kept = indices != padding_idx
     indices, bag = indices[kept], bag[kept]
     sizes = torch.bincount(bag, minlength=count)
@@ -53,7 +53,7 @@ def bags(
     if mode != MAX and per_sample_weights is None and _share_a_grid(scale, zero_point):
         acc = torch.zeros((count, w.shape[1]), dtype=torch.float64, device=w.device)
         acc.index_add_(0, bag, centred(picked[0], picked[2]))
-        y = acc.float() * scale.repeat_interleave(w.shape[1] // scale.shape[1], 1)
+        y = acc.float() * spread(scale, acc.shape)
     else:
         terms = dequantize(*picked, torch.float32)
         if per_sample_weights is not None:

@@ -32,7 +32,7 @@ def build(function: Callable[[Tensor], Tensor], source: Codes, target: Codes) ->
 
     >>> import halfstep as hs, torch
     >>> from halfstep.numerics.tables import Codes, build
-    >>> table = build(torch.sigmoid, Codes(hs.int8, 0.1, 0), Codes(hs.uint8, 1 / 255, 0))
+    >>> table = build(torch.sigmoid, Codes(hs.int8, 0.1, 0), Codes(hs.uint8, 1 / 256, 0))
     >>> table.shape, table[128].item()
     (torch.Size([256]), 128)
     """
