@@ -127,7 +127,8 @@ def _put_edges(flow: Flow, found: dict[str, Candidate], placement: Placement) ->
         if each.family is Family.MOVE:
             placement.shared[step.name] = step.args[0].name
         for value in operands(step, each.kind):
-            _put_edge(value.name, each, found, placement)
+            if value.name not in flow.static:
+                _put_edge(value.name, each, found, placement)
     for step in flow.program.steps:
         each = found[step.name]
         if _is_integer(each) and each.kind is not None and each.kind.name == "cat":

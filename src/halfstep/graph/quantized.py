@@ -48,7 +48,7 @@ class Quantized:
     Which of them exist in the end is decided for each engine, by ``convert``. ``decisions`` are by
     the name of the step. ``weights`` names the parameters and constants that are ``QTensor`` in
     the module that the program runs over, or in its constants. ``shapes`` are those of the values
-    that were seen in calibration.
+    that were seen in calibration, and ``dtypes`` names their float dtypes where not float32.
     """
 
     program: Program
@@ -56,6 +56,7 @@ class Quantized:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     weights: Mapping[str, QSpec] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Quantized":
         return self  # nothing in it ever changes

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from halfstep.graph.edges import Edge
-from halfstep.graph.program import Program, Step
+from halfstep.graph.program import Program, Step, TorchName
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.trees import Value, mapped
 from halfstep.spec import QSpec
@@ -54,8 +54,19 @@ class Writer:
         if out is not None:
             self._codes[name] = (self.add(f"{name}_q", op, args, like), out)
             return
-        self.steps.append(Step(name, op, args, (), like.source))
+        self._as_float(name, op, args, like.source)
+
+    def _as_float(self, name: str, op: str, args: tuple[Any, ...], source: str = "") -> None:
+        """A step whose float32 is the value, in the dtype that the value had in the model."""
         self._floats[name] = Value(name)
+        dtype = self.quantized.dtypes.get(name)
+        if dtype is None:
+            self.steps.append(Step(name, op, args, (), source))
+            return
+        made = self.fresh(f"{name}_float32")
+        self.steps.append(Step(made, op, args, (), source))
+        cast = (Value(made), TorchName("dtype", dtype))
+        self.steps.append(Step(name, "aten.to.dtype", cast, (), source))
 
     def alias(self, name: str, value: Value) -> None:
         """A value of the source program that another step brings already."""
@@ -75,8 +86,7 @@ class Writer:
         if name not in self._floats:
             if name in self._codes:
                 codes, edge = self._codes[name]
-                self.steps.append(Step(name, "int.dequantize", (codes, edge)))
-                self._floats[name] = Value(name)
+                self._as_float(name, "int.dequantize", (codes, edge))
             else:
                 self._floats[name] = self.add(f"{name}_w", "int.dequantize_weight", (Value(name),))
         return self._floats[name]
