@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
+# Torch's error for it, by name: its module takes most of a second to load.
+_DEPENDS_ON_DATA = "GuardOnDataDependentSymNode"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in \w+\n\s*(.+)')
 
 
@@ -17,7 +17,7 @@ def readable(error: Exception) -> str:
     """
     text = str(error)
     first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
-    if isinstance(error, GuardOnDataDependentSymNode):
+    if _DEPENDS_ON_DATA in {kind.__name__ for kind in type(error).__mro__}:
         first = "its Python code depends on the values of a tensor"
     places = _PLACE.findall(text)
     if not places:
