@@ -21,6 +21,7 @@ def file_as_json(
     return {
         "file": str(opened.path),
         "kind": opened.kind,
+        "about": list(opened.about),
         "tensors": [_tensor(view) | (_in_full(view) if in_full else {}) for view in views],
         "unreadable": dict(opened.unreadable),
         "not_tensors": list(opened.others),

@@ -9,7 +9,7 @@ from halfstep.cli.console import error_console, output_console, print_plain
 from halfstep.cli.detail import print_detail
 from halfstep.cli.progress import reading
 from halfstep.cli.selection import select
-from halfstep.cli.table import print_table
+from halfstep.cli.table import print_heading, print_table
 from halfstep.cli.view import TensorView, view_of
 from halfstep.errors import HalfstepError
 from halfstep.formats import StoredTensor, TensorFile, open_file
@@ -52,7 +52,7 @@ def _print_for_people(
     if not is_full:
         print_table(opened, views, console)
         return
-    print_plain(f"{opened.path}: {opened.kind}", console)
+    print_heading(opened, console)
     for view in views:
         console.print()
         print_detail(view, console)

@@ -19,8 +19,8 @@ _SIZES: Final = ("bytes", "of float32")
 
 
 def print_table(opened: TensorFile, views: Sequence[TensorView], console: Console) -> None:
-    """Print the table, a totals line, and what the file holds besides."""
-    print_plain(f"{opened.path}: {opened.kind}", console)
+    """Print what the file is, the table, a totals line, and what the file holds besides."""
+    print_heading(opened, console)
     for table in _tables(views, console.width):
         print_columns(table, console, right={*_CODES, *_SIZES})
     _print_totals(views, console)
@@ -30,6 +30,13 @@ def print_table(opened: TensorFile, views: Sequence[TensorView], console: Consol
         more = len(opened.others) - MAX_OTHERS
         names = ", ".join(opened.others[:MAX_OTHERS]) + (f" and {more} more" if more > 0 else "")
         print_plain(f"not tensors: {names}", console)
+
+
+def print_heading(opened: TensorFile, console: Console) -> None:
+    """Print the path, the kind of the file, and what it says of itself."""
+    print_plain(f"{opened.path}: {opened.kind}", console)
+    for line in opened.about:
+        print_plain(f"  {line}", console)
 
 
 def _tables(views: Sequence[TensorView], width: int) -> Iterator[dict[str, list[str]]]:

@@ -1,7 +1,19 @@
 """Files in and out, as tensors; nothing that a file contains is ever executed."""
 
-from halfstep.formats.files import load_tensors, open_file
+from halfstep.formats.files import load_model, load_tensors, open_file, open_model
+from halfstep.formats.model_file import ModelFile
+from halfstep.formats.model_save import save_model
 from halfstep.formats.save import save_tensors
 from halfstep.formats.stored import StoredTensor, TensorFile
 
-__all__ = ["StoredTensor", "TensorFile", "load_tensors", "open_file", "save_tensors"]
+__all__ = [
+    "ModelFile",
+    "StoredTensor",
+    "TensorFile",
+    "load_model",
+    "load_tensors",
+    "open_file",
+    "open_model",
+    "save_model",
+    "save_tensors",
+]

@@ -37,7 +37,7 @@ def check_op(op: str) -> None:
     except ArgumentError as error:
         raise FileFormatError(f"it calls {op[:100]}: {error}") from error
     if isinstance(function, torch._ops.OpOverload):
-        name = function._schema.name
+        name = function.name()
         # An operator of TorchScript alone is none of the dispatcher's.
         if _REFUSED.match(name) or not torch._C._dispatch_has_kernel(name):
             raise FileFormatError(

@@ -5,17 +5,17 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from halfstep.errors import FileFormatError, HalfstepWarning, MissingFileError
-from halfstep.formats.places import as_path
-from halfstep.formats.safe_file import is_safe_file, open_safe_file
+from halfstep.formats.model_file import ModelFile, model_in, read_safe_file
+from halfstep.formats.places import as_path, located
+from halfstep.formats.safe_file import is_safe_file
 from halfstep.formats.stored import StoredTensor, TensorFile
 from halfstep.formats.torch_checkpoint import is_checkpoint, open_checkpoint
-
-Result = TypeVar("Result")
+from halfstep.graph.engine import Engine
 
 ALLOWED: Final = "a safetensors file, or a checkpoint of torch.save (.pt, .pth)"
 _HEAD_BYTES: Final = 512
@@ -36,11 +36,11 @@ def open_file(path: str | os.PathLike[str]) -> TensorFile:
      there is no such file
     """
     place = as_path(path)
-    opened = _located(place, "", lambda: _reader_of(place)(place))
-    located: dict[int, StoredTensor] = {}  # tied tensors stay one
+    opened = located(place, "", lambda: _reader_of(place)(place))
+    placed: dict[int, StoredTensor] = {}  # tied tensors stay one
     for name, stored in opened.tensors.items():
-        located.setdefault(id(stored), _with_location(place, name, stored))
-    return replace(opened, tensors={k: located[id(v)] for k, v in opened.tensors.items()})
+        placed.setdefault(id(stored), _with_location(place, name, stored))
+    return replace(opened, tensors={k: placed[id(v)] for k, v in opened.tensors.items()})
 
 
 def load_tensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
@@ -74,6 +74,40 @@ def load_tensors(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return {name: read[id(stored)] for name, stored in opened.tensors.items()}
 
 
+def open_model(path: str | os.PathLike[str]) -> ModelFile:
+    """A ``.halfstep`` file: what it says of itself, checked; ``build`` makes the model.
+
+    Raises ``FileFormatError``, with the path, for a file that is truncated, corrupt, from a newer
+    Halfstep or no model, and ``MissingFileError`` where there is none; nothing is executed.
+    """
+    opened = open_file(path)
+    return located(opened.path, "", lambda: model_in(opened))
+
+
+def load_model(
+    path: str | os.PathLike[str],
+    model: nn.Module | None = None,
+    *,
+    engine: Engine | None = None,
+) -> nn.Module:
+    """The model of a ``.halfstep`` file, as an ``nn.Module``.
+
+    Without ``model`` it is rebuilt from the file alone: the same names of modules, parameters and
+    buffers, the same arguments, and no code of its class. With ``model``, the float model, it is a
+    copy of that one, of its class and with its methods. ``engine`` runs the calibrated programs.
+
+    Raises as ``open_model`` and ``ModelFile.build``.
+
+    >>> try:
+    ...     load_model("no-such-file.halfstep")
+    ... except FileNotFoundError as error:
+    ...     print(str(error).split(": give")[0])
+    no-such-file.halfstep: there is no such file
+    """
+    found = open_model(path)
+    return located(as_path(path), "", lambda: found.build(model, engine=engine))
+
+
 def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
     if not path.exists():
         raise MissingFileError(f"there is no such file: give {ALLOWED}")
@@ -88,7 +122,7 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
     if is_checkpoint(head):
         return open_checkpoint
     if is_safe_file(head, size):
-        return open_safe_file
+        return read_safe_file
     if head[_TAR_MAGIC] == b"ustar":
         raise FileFormatError(
             "it is a tar archive, as the first versions of torch wrote: save it again"
@@ -99,14 +133,4 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
 
 
 def _with_location(path: Path, name: str, stored: StoredTensor) -> StoredTensor:
-    return replace(stored, load=lambda: _located(path, f"tensor {name[:200]!r}: ", stored.load))
-
-
-def _located(path: Path, what: str, action: Callable[[], Result]) -> Result:
-    """Runs ``action`` and puts the path before the text of what it raises."""
-    try:
-        return action()
-    except FileFormatError as error:
-        raise type(error)(f"{path}: {what}{error}") from error
-    except OSError as error:
-        raise FileFormatError(f"{path}: it cannot be read: {error.strerror or error}") from error
+    return replace(stored, load=lambda: located(path, f"tensor {name[:200]!r}: ", stored.load))

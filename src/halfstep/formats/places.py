@@ -1,9 +1,13 @@
 """The path of a file, from what the caller gave for it."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.errors import ArgumentError, ArgumentTypeError, FileFormatError
+
+Result = TypeVar("Result")
 
 
 def as_path(path: object) -> Path:
@@ -26,3 +30,15 @@ def as_path(path: object) -> Path:
     if not is_possible:
         raise ArgumentError(f"path is {str(path)!r}: no file has such a name, so give another")
     return place
+
+
+def located(path: Path, what: str, action: Callable[[], Result]) -> Result:
+    """Runs ``action`` and puts the path before the text of what it raises."""
+    try:
+        return action()
+    except FileFormatError as error:
+        if str(error).startswith(f"{path}: "):  # of a tensor in it, which says so itself
+            raise
+        raise type(error)(f"{path}: {what}{error}") from error
+    except OSError as error:
+        raise FileFormatError(f"{path}: it cannot be read: {error.strerror or error}") from error

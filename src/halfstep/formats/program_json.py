@@ -1,67 +1,34 @@
-"""Programs, and what is decided of them, as JSON; constants are tensors in the file beside it."""
+"""Programs as JSON; their constants are tensors in the file beside it."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
 from halfstep.errors import FileFormatError, HalfstepError
 from halfstep.formats.allowed_ops import check_op
 from halfstep.formats.plain_sizes import condition_from_plain, condition_to_plain
-from halfstep.formats.plain_trees import (
-    checked_text,
-    edge_from_plain,
-    edge_to_plain,
-    from_plain,
-    to_plain,
-)
+from halfstep.formats.plain_trees import checked_text, from_plain, to_plain
 from halfstep.graph.check import check
-from halfstep.graph.edges import Edge
 from halfstep.graph.program import Input, Program, Step
-from halfstep.graph.quantized import Decision, Execution, Quantized
 from halfstep.graph.trees import Branch, Value
-from halfstep.spec import QSpec
 
-Part: TypeAlias = Program | Quantized
+Keep: TypeAlias = Callable[[str, Tensor], str]
 Load: TypeAlias = Callable[[str], Tensor]
-MAX_DIMS = 64
+MAX_DIMS: Final = 64
 
 
-def part_to_plain(part: Part, keep: Callable[[str, Tensor], str]) -> dict[str, Any]:
-    """A program, calibrated or not, as JSON values.
+def program_to_plain(program: Program, keep: Keep) -> dict[str, Any]:
+    """A program as JSON values.
 
     ``keep`` is given each constant, with the name of its value, and returns where it is stored.
 
     >>> import torch
     >>> from halfstep.graph.export import export
     >>> program = export(torch.nn.ReLU(), (torch.ones(2, 3),))
-    >>> part_to_plain(program, lambda name, tensor: name)["program"]["steps"]
+    >>> program_to_plain(program, lambda name, tensor: name)["steps"]
     [{'name': 'relu', 'op': 'aten.relu.default', 'args': [{'value': 'input'}]}]
     """
-    if isinstance(part, Program):
-        return {"program": _program_to_plain(part, keep)}
-    return {
-        "program": _program_to_plain(part.program, keep),
-        "edges": {name: edge_to_plain(edge) for name, edge in part.edges.items()},
-        "decisions": {name: _decision_to_plain(made) for name, made in part.decisions.items()},
-    }
-
-
-def part_from_plain(plain: Any, load: Load) -> Part:
-    """The inverse of ``part_to_plain``; ``load`` brings the constants. Nothing is executed.
-
-    Raises ``FileFormatError`` for anything else than a program in order, over allowed operators.
-    """
-    match plain:
-        case {"program": dict(program)} if len(plain) == 1:
-            return _program_from_plain(program, load)
-        case {"program": dict(program), "edges": dict(edges), "decisions": dict(decisions)}:
-            read = _program_from_plain(program, load)
-            return Quantized(read, _edges(edges, read), _decisions(decisions, read))
-    raise FileFormatError("a program lacks its steps, its edges or its decisions")
-
-
-def _program_to_plain(program: Program, keep: Callable[[str, Tensor], str]) -> dict[str, Any]:
     return {
         "inputs": [[given.value.name, given.dtype, given.ndim] for given in program.inputs],
         "arguments": to_plain(program.arguments),
@@ -81,15 +48,11 @@ def _step_to_plain(step: Step) -> dict[str, Any]:
     return plain | ({"source": step.source} if step.source else {})
 
 
-def _decision_to_plain(made: Decision) -> dict[str, Any]:
-    plain: dict[str, Any] = {"execution": made.execution.value}
-    if made.reason:
-        plain["reason"] = made.reason
-    formats = {"weight": made.weight, "input": made.input}
-    return plain | {name: spec.to_dict() for name, spec in formats.items() if spec is not None}
+def program_from_plain(plain: Any, load: Load) -> Program:
+    """The inverse of ``program_to_plain``; ``load`` brings the constants. Nothing is executed.
 
-
-def _program_from_plain(plain: dict[str, Any], load: Load) -> Program:
+    Raises ``FileFormatError`` for anything else than a program in order, over allowed operators.
+    """
     match plain:
         case {
             "inputs": list(inputs),
@@ -154,37 +117,3 @@ def _step(plain: Any) -> Step:
             except FileFormatError as error:
                 raise FileFormatError(f"step {name[:100]}: {error}") from error
     raise FileFormatError(f"a step needs a name, an op and args, and is {str(plain)[:200]}")
-
-
-def _edges(plain: Mapping[str, Any], program: Program) -> dict[str, Edge]:
-    values = {each.value.name for each in program.inputs} | {step.name for step in program.steps}
-    values |= {*program.parameters, *program.constants}
-    _check_names(plain, values, "an edge")
-    return {name: edge_from_plain(edge) for name, edge in plain.items()}
-
-
-def _decisions(plain: Mapping[str, Any], program: Program) -> dict[str, Decision]:
-    _check_names(plain, {step.name for step in program.steps}, "a decision")
-    return {name: _decision(name, decision) for name, decision in plain.items()}
-
-
-def _check_names(names: Mapping[str, Any], known: set[str], what: str) -> None:
-    for name in names:
-        if name not in known:
-            raise FileFormatError(f"{what} is of {name[:100]!r}, which its program does not have")
-
-
-def _decision(name: str, plain: Any) -> Decision:
-    rest = dict(plain) if isinstance(plain, dict) else {}
-    try:
-        execution = Execution(rest.pop("execution", None))
-        reason = checked_text(rest.pop("reason", ""), "the reason")
-        weight, given = (
-            None if rest.get(key) is None else QSpec.from_dict(rest.pop(key))
-            for key in ("weight", "input")
-        )
-    except (HalfstepError, TypeError, ValueError) as error:
-        raise FileFormatError(f"the decision on {name[:100]}: {error}") from error
-    if rest:
-        raise FileFormatError(f"the decision on {name[:100]} has unknown parts: {str(rest)[:100]}")
-    return Decision(execution, reason, weight, given)
