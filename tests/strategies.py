@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import Tensor
 
+from halfstep.graph.edges import Edge
 from halfstep.spec import (
     Granularity,
     PerChannel,
@@ -256,3 +257,51 @@ def qtensors(
     """A quantized tensor of any format, shape, float dtype and memory format, drawn qparams."""
     case = draw(cases(max_bits=max_bits, float_zero_point=float_zero_point, min_side=min_side))
     return quantize(case.x, case.spec, scale=case.scale, zero_point=case.zero_point)
+
+
+# --- Codes of one scale, as they run between steps -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Codes with one scale and zero point, which have all of q's dimensions."""
+
+    q: Tensor
+    scale: Tensor
+    zero_point: Tensor
+
+    @property
+    def args(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The three arguments of an operator."""
+        return self.q, self.scale, self.zero_point
+
+    @property
+    def steps(self) -> Tensor:
+        """q - zero_point, exact, in int64."""
+        return self.q.to(torch.int64) - self.zero_point.to(torch.int64)
+
+    @property
+    def values(self) -> Tensor:
+        """What the codes stand for, in float64."""
+        return self.steps.double() * self.scale.double()
+
+
+@st.composite
+def edges(draw: st.DrawFn, max_bits: int = 16) -> Edge:
+    """A format between steps, with one scale and a zero point anywhere in it."""
+    spec = QSpec(draw(dtypes(max_bits)))
+    scale, zero_point = draw(qparams((), spec))
+    return Edge(spec, scale.item(), int(zero_point))
+
+
+@st.composite
+def operands(draw: st.DrawFn, shape: Shape, max_bits: int = 16) -> Operand:
+    """Codes over a whole format, in any memory format; the scale is of moderate size."""
+    spec = QSpec(draw(dtypes(max_bits)))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32 - 1)))
+    q = torch.randint(spec.qmin, spec.qmax + 1, shape, generator=generator)
+    layout = MEMORY_FORMATS[draw(st.sampled_from(sorted(MEMORY_FORMATS)))]
+    ones = (1,) * len(shape)
+    scale = torch.rand(ones, generator=generator) * 0.1 + 0.01
+    zero_point = torch.randint(spec.qmin, spec.qmax + 1, ones, generator=generator).int()
+    return Operand(layout(q).to(spec.dtype.storage), scale, zero_point)

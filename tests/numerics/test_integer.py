@@ -246,3 +246,15 @@ def test_conv_per_tensor_without_bias_or_batch() -> None:
     assert_same_bits(y, finished(acc, (1, 2, 5, 5), x.scale, w.scale, None))
     one = ops.conv(x.q[0], x.scale[0], x.zero_point[0], *w.args, None, [1, 1], [1, 1], [1, 1], 1)
     assert_same_bits(one, y[0])
+
+
+def test_no_sum_is_minus_zero() -> None:
+    """The product of zero and a negative integer is 0, as integers have it, also where K is 1."""
+    zero, one = torch.zeros(1, 1, dtype=torch.int32), torch.ones(1, 1)
+    q, w = torch.zeros(5, 1, dtype=torch.int8), torch.full((7, 1), -3, dtype=torch.int8)
+    assert_same_bits(ops.linear(q, one, zero, w, one, zero), torch.zeros(5, 7))
+    assert_same_bits(ops.matmul(q, one, zero, w.t(), one, zero), torch.zeros(5, 7))
+    scale, point = one.view(1, 1, 1, 1), zero.view(1, 1, 1, 1)
+    image, kernel = q.view(5, 1, 1, 1), w.view(7, 1, 1, 1)
+    y = ops.conv(image, scale, point, kernel, scale, point, None, [1, 1], [0, 0], [1, 1], 1)
+    assert_same_bits(y, torch.zeros(5, 7, 1, 1))

@@ -7,11 +7,15 @@ import torch
 from torch import Tensor
 
 from halfstep.numerics.affine import spread, steps_from_zero
-from halfstep.numerics.integer import centred
 
 
 def _value(q: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     return steps_from_zero(q, zero_point) * spread(scale, q.shape)
+
+
+def _steps(q: Tensor, zero_point: Tensor) -> Tensor:
+    """q - zero_point in int64, where 0 has no sign."""
+    return q.long() - spread(zero_point, q.shape)
 
 
 def add(
@@ -47,7 +51,7 @@ def mul(
     b_zero_point: Tensor,
 ) -> Tensor:
     """y = (float(da * db) * sa) * sb, the product of the integers exact; shapes broadcast."""
-    acc = centred(a, a_zero_point) * centred(b, b_zero_point)
+    acc = _steps(a, a_zero_point) * _steps(b, b_zero_point)
     return (acc.float() * spread(a_scale, a.shape)) * spread(b_scale, b.shape)
 
 

@@ -27,7 +27,8 @@ def centred(q: Tensor, zero_point: Tensor) -> Tensor:
 
 
 def _finish(acc: Tensor, x_scale: Tensor, w_scale: Tensor, bias: Tensor | None) -> Tensor:
-    y = (acc.float() * x_scale) * w_scale
+    exact = acc.float() + 0.0  # an integer has no -0.0, which a float product of 0 may have
+    y = (exact * x_scale) * w_scale
     return y if bias is None else y + bias.float()
 
 
