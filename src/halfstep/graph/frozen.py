@@ -1,7 +1,7 @@
 """Run a program whose parameters do not change: what depends on them alone is computed once."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,7 +50,7 @@ class Frozen:
         self.program = program
         self._bind = bind
         self._outer = Plan(program)
-        self._made: tuple[tuple[Any, ...], Plan] | None = None
+        self._made: tuple[nn.Module, _Watch, Plan] | None = None
 
     def takes(self, given: Branch) -> bool:
         """Whether the program is for arguments of this kind."""
@@ -58,13 +58,13 @@ class Frozen:
 
     def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
         """What the program returns for these arguments, over the parameters of ``module``."""
-        tensors = {name: find(module, path) for name, path in self.program.parameters.items()}
-        state = tuple(map(_state, tensors.values()))
         made = self._made
-        if made is None or made[0] != state:
-            made = self._made = (state, self._plan(tensors))
+        if made is None or made[0] is not module or made[1].has_changed():
+            tensors = {name: find(module, path) for name, path in self.program.parameters.items()}
+            watch = _Watch(module, self.program.parameters.values())
+            made = self._made = (module, watch, self._plan(tensors))
         with torch.no_grad():
-            return made[1].run(module, given, hook)
+            return made[2].run(module, given, hook)
 
     def _plan(self, tensors: Mapping[str, Tensor]) -> Plan:
         """The steps that are left for each run, with their kernels."""
@@ -90,10 +90,40 @@ class Frozen:
         return Plan(rest, functions)
 
 
-def _state(tensor: Tensor) -> Any:
-    """What changes when a tensor is replaced or written to."""
-    inner = tensor.stored() if isinstance(tensor, QTensor) else (tensor,)
-    return id(tensor), *(0 if part.is_inference() else part._version for part in inner)
+class _Watch:
+    """Notices when a module on the way to some tensors, or one of them, is another or written to.
+
+    Looked at before each run, so it is flat: entries of dicts, and version counters.
+    """
+
+    def __init__(self, module: nn.Module, paths: Iterable[str]) -> None:
+        self.entries: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self.versions: list[tuple[Tensor, int]] = []
+        for path in dict.fromkeys(paths):
+            *owners, name = path.split(".")
+            owner: Any = module
+            for part in owners:
+                self._add(owner._modules, part)
+                owner = owner._modules[part]
+            homes = (owner._parameters, owner._buffers, vars(owner))
+            home: dict[str, Any] = next(each for each in homes if each.get(name) is not None)
+            self._add(home, name)
+            tensor = home[name]
+            inner = tensor.stored() if isinstance(tensor, QTensor) else (tensor,)
+            self.versions += [(part, part._version) for part in inner if not part.is_inference()]
+
+    def _add(self, home: dict[str, Any], name: str) -> None:
+        self.entries[id(home), name] = (home, name, home[name])
+
+    def has_changed(self) -> bool:
+        """Whether anything is no longer as it was."""
+        for home, name, value in self.entries.values():
+            if home.get(name) is not value:
+                return True
+        for tensor, version in self.versions:  # noqa: SIM110  (twice as fast as any())
+            if tensor._version != version:
+                return True
+        return False
 
 
 def _split(program: Program, known: dict[str, Any]) -> tuple[dict[str, Any], list[Step]]:
