@@ -25,6 +25,7 @@ class Scaled(nn.Module):
         self.factor = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, x: Tensor) -> Tensor:
+        """X times the computed weight."""
         return F.linear(x, self.inner.weight * self.factor, self.inner.bias)
 
 
