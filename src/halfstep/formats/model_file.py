@@ -1,5 +1,6 @@
 """Reading a ``.halfstep`` file: what it says of itself, and the model in it."""
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -156,7 +157,7 @@ def _model_file(about: Any, tensors: Mapping[str, StoredTensor]) -> ModelFile:
             "extra": dict(extra),
             "modules": list(modules),
             "regions": dict(regions),
-        }:
+        } if regions:
             return ModelFile(
                 halfstep,
                 torch,
@@ -198,14 +199,18 @@ def _steps(region: Mapping[str, Any]) -> str:
 
 
 def _once(tensors: Mapping[str, StoredTensor]) -> Callable[[str], Tensor]:
-    """Reads each tensor once, so that tied ones stay one object."""
+    """Reads each tensor once, so that tied ones stay one object.
+
+    They are copied out of the mapped file: where it places them, they are not aligned as torch's
+    own, and some float kernels then add in another order.
+    """
     read: dict[str, Tensor] = {}
 
     def load(name: str) -> Tensor:
         if name not in tensors:
             raise FileFormatError(f"its model names the tensor {name[:100]!r}, which is not there")
         if name not in read:
-            read[name] = tensors[name].load()
+            read[name] = copy.deepcopy(tensors[name].load())
         return read[name]
 
     return load

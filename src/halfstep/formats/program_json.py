@@ -77,7 +77,7 @@ def program_from_plain(plain: Any, load: Load) -> Program:
                 training,
             )
             return _checked(program)
-    raise FileFormatError(f"a program is incomplete: it has {', '.join(map(str, plain))[:200]}")
+    raise FileFormatError(f"a program is incomplete: {str(plain)[:200]}")
 
 
 def _checked(program: Program) -> Program:
