@@ -27,7 +27,7 @@ Ints: TypeAlias = Sequence[int]
 
 def quantize_codes(x: Tensor, out: Edge) -> Tensor:
     """clamp(rne(x / scale) + zero_point, qmin, qmax)."""
-    return ops.quantize(x, *out.qparams(x.ndim), out.qmin, out.qmax, out.storage)
+    return ops.quantize(*_operand(x, out), out.qmin, out.qmax, out.storage)
 
 
 def dequantize_codes(x: Tensor, x_edge: Edge) -> Tensor:
@@ -36,7 +36,9 @@ def dequantize_codes(x: Tensor, x_edge: Edge) -> Tensor:
 
 
 def _operand(x: Tensor, edge: Edge) -> tuple[Tensor, Tensor, Tensor]:
-    return (x, *edge.qparams(x.ndim))
+    """A tensor with scale and zero point of all its dimensions, on its device."""
+    scale, zero_point = edge.qparams(x.ndim)
+    return x, scale.to(x.device), zero_point.to(x.device)
 
 
 def _finished(y: Tensor, activation: Bounds, out: Edge | None) -> Tensor:
@@ -46,7 +48,7 @@ def _finished(y: Tensor, activation: Bounds, out: Edge | None) -> Tensor:
         y = fused.clamp(y, *activation)
     if out is None:
         return y.contiguous()
-    return ops.requantize(y, *out.qparams(y.ndim), out.qmin, out.qmax, out.storage)
+    return ops.requantize(*_operand(y, out), out.qmin, out.qmax, out.storage)
 
 
 def _with_residual(y: Tensor, residual: Tensor | None, edge: Edge | None) -> Tensor:

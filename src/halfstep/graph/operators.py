@@ -26,7 +26,8 @@ def _grad_mode(enabled: bool) -> bool:  # noqa: FBT001  (called as an operator)
 
 
 GRAD_MODE = "python.grad_mode"
-# The only functions beside torch's operators: arithmetic on sizes, and the gradient mode.
+# The only functions beside torch's operators and the integer steps: arithmetic on sizes, and the
+# gradient mode.
 PYTHON: dict[str, Callable[..., Any]] = {
     **{f"operator.{name}": getattr(operator, name) for name in _ARITHMETIC},
     **{f"math.{name}": getattr(math, name) for name in ("ceil", "floor", "sqrt", "trunc")},
