@@ -10,7 +10,9 @@ from typing import Final
 from torch import Tensor, nn
 
 from halfstep.errors import FileFormatError, HalfstepWarning, MissingFileError
+from halfstep.formats.export_archive import is_export_archive, open_export_archive
 from halfstep.formats.model_file import ModelFile, model_in, read_safe_file
+from halfstep.formats.onnx_file import is_onnx, open_onnx
 from halfstep.formats.places import as_path, located
 from halfstep.formats.safe_file import is_safe_file
 from halfstep.formats.stored import StoredTensor, TensorFile
@@ -120,9 +122,11 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
     if not head:
         raise FileFormatError(f"it is empty: give {ALLOWED}")
     if is_checkpoint(head):
-        return open_checkpoint
+        return open_export_archive if is_export_archive(path) else open_checkpoint
     if is_safe_file(head, size):
         return read_safe_file
+    if is_onnx(head):
+        return open_onnx
     if head[_TAR_MAGIC] == b"ustar":
         raise FileFormatError(
             "it is a tar archive, as the first versions of torch wrote: save it again"

@@ -57,7 +57,7 @@ def open_zip(path: Path) -> Archive:
     """
     try:
         with path.open("rb") as file:
-            entries = _directory(file)
+            entries = zip_entries(file)
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
                 return _read_zip(path, view, entries)
     except FileFormatError:
@@ -66,7 +66,8 @@ def open_zip(path: Path) -> Archive:
         raise FileFormatError(f"its zip directory is corrupt: {error}") from error
 
 
-def _directory(file: BinaryIO) -> list[zipfile.ZipInfo]:
+def zip_entries(file: BinaryIO) -> list[zipfile.ZipInfo]:
+    """The directory of a zip archive; ``FileFormatError`` where it is missing."""
     if not zipfile.is_zipfile(file):
         raise FileFormatError(
             "truncated: it starts as a zip archive, and the directory that ends one is missing: "
@@ -83,12 +84,12 @@ def _read_zip(path: Path, view: mmap.mmap, entries: list[zipfile.ZipInfo]) -> Ar
         raise FileFormatError(_other_zip(by_name, len(pickles)))
     prefix = pickles[0].removesuffix("data.pkl")
     if f"{prefix}byteorder" in by_name:
-        _check_byte_order(view, _entry_range(by_name[f"{prefix}byteorder"], view))
-    start, size = _entry_range(by_name[pickles[0]], view)
+        _check_byte_order(view, entry_range(by_name[f"{prefix}byteorder"], view))
+    start, size = entry_range(by_name[pickles[0]], view)
     root, _ = read_pickle(ByteReader(view[start : start + size]))
     folder = f"{prefix}data/"
     storages = {
-        name.removeprefix(folder): _entry_range(entry, view)
+        name.removeprefix(folder): entry_range(entry, view)
         for name, entry in by_name.items()
         if name.startswith(folder)
     }
@@ -106,7 +107,7 @@ def _other_zip(names: Collection[str], pickles: int) -> str:
     )
 
 
-def _entry_range(info: zipfile.ZipInfo, view: mmap.mmap) -> tuple[int, int]:
+def entry_range(info: zipfile.ZipInfo, view: mmap.mmap) -> tuple[int, int]:
     """The bytes of an entry: they follow its local header, whose padding may differ."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise FileFormatError(
