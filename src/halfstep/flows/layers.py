@@ -13,8 +13,9 @@ from torch.nn.utils import parametrize
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.observe import Observer
 from halfstep.spec import QDType, QSpec, Rule
+from halfstep.spec.recipe import Recipe as NamedRecipe
 
-Recipe: TypeAlias = "Sequence[Rule] | Mapping[Any, Any] | Rule"
+Recipe: TypeAlias = NamedRecipe | Sequence[Rule] | Mapping[Any, Any] | Rule
 _WILDCARDS = frozenset("*?[")
 
 
@@ -33,7 +34,7 @@ class Layer:
 
 
 def as_rules(recipe: Recipe) -> list[Rule]:
-    """The rules of a recipe: a list of them, one, or a dict from match to what it gets.
+    """The rules of a recipe: a list or Recipe of them, one, or a dict from match to what it gets.
 
     In a dict a format or a function means the weight, an observer the output.
     """
@@ -41,7 +42,8 @@ def as_rules(recipe: Recipe) -> list[Rule]:
         return [recipe]
     if isinstance(recipe, Mapping):
         return [_short_rule(match, value) for match, value in recipe.items()]
-    rules: list[Any] = list(recipe) if isinstance(recipe, list | tuple) else [recipe]
+    is_several = isinstance(recipe, list | tuple | NamedRecipe)
+    rules: list[Any] = list(recipe) if is_several else [recipe]
     for rule in rules:
         if not isinstance(rule, Rule):
             raise ArgumentTypeError(
@@ -49,6 +51,19 @@ def as_rules(recipe: Recipe) -> list[Rule]:
                 "dict such as {'conv1': hs.QSpec(hs.int8)}"
             )
     return rules
+
+
+def as_recipe(recipe: Recipe) -> NamedRecipe:
+    """A recipe with a name; rules of one's own are "custom".
+
+    Raises ``ArgumentTypeError`` for what is no rule, and ``ArgumentError`` where there is none.
+    """
+    if isinstance(recipe, NamedRecipe):
+        return recipe
+    rules = as_rules(recipe)
+    if not rules:
+        raise ArgumentError("the recipe is empty: give {match: spec}, or a list of rules")
+    return NamedRecipe("custom", tuple(rules))
 
 
 def _short_rule(match: Any, value: Any) -> Rule:

@@ -1,0 +1,207 @@
+"""How far a quantized model is from its float one, and an engine from the reference."""
+
+import copy
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from halfstep.graph.edges import Edge
+from halfstep.graph.engine import Engine, Runnable
+from halfstep.graph.product import Forward
+from halfstep.graph.program import Program, Step
+from halfstep.graph.quantized import Quantized
+from halfstep.graph.run import Hook, Plan
+from halfstep.graph.trees import Branch, leaves, split
+from halfstep.numerics.metrics import sqnr_of
+
+# What convert adds to the name of a value for its codes.
+_CODES = "_q"
+
+
+def floats(output: Any) -> list[Tensor]:
+    """The float tensors in what a model returns."""
+    found = leaves(split(output))
+    return [leaf for leaf in found if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+
+
+class Noise:
+    """Signal and noise of many pairs of outputs: ``SQNR = 10 log10(sum y^2 / sum (y - y')^2)``."""
+
+    def __init__(self) -> None:
+        self.signal = self.noise = 0.0
+        self.pairs = 0
+        self.batches = 0
+
+    def add(self, expected: list[Tensor], found: list[Tensor]) -> None:
+        """Take in the outputs for one batch, if they can be compared."""
+        if [one.shape for one in expected] != [one.shape for one in found]:
+            return
+        for one, other in zip(expected, found, strict=True):
+            self.signal += float(one.double().square().sum())
+            self.noise += float((one.double() - other.double()).square().sum())
+        self.pairs += len(expected)
+        self.batches += 1
+
+    @property
+    def sqnr(self) -> float | None:
+        """In dB; None where nothing was compared."""
+        return sqnr_of(self.signal, self.noise) if self.pairs else None
+
+
+@dataclass(frozen=True)
+class WorstEdge:
+    """The value between two steps that quantizing harms most."""
+
+    layer: str
+    sqnr: float
+
+
+def edge_noise(
+    quantized: Quantized,
+    plan: Plan,
+    runnable: Runnable,
+    modules: tuple[nn.Module, nn.Module],
+    given: Branch,
+) -> dict[str, float]:
+    """The SQNR of every edge, from the float program and the integer one on the same input.
+
+    modules: the float one and the one with integers.
+    """
+    expected: dict[str, Tensor] = {}
+    codes: dict[str, Tensor] = {}
+    plan.run(modules[0], given, _kept(expected, quantized.edges))
+    runnable.run(modules[1], given, _kept(codes, {f"{name}{_CODES}" for name in quantized.edges}))
+    return {
+        name: _sqnr(expected[name], _values(codes[f"{name}{_CODES}"], edge))
+        for name, edge in quantized.edges.items()
+        if name in expected and f"{name}{_CODES}" in codes
+    }
+
+
+def _kept(into: dict[str, Tensor], names: Iterable[str]) -> Hook:
+    wanted = set(names)
+
+    def hook(step: Step, value: Any) -> Any:
+        if step.name in wanted and isinstance(value, Tensor):
+            into[step.name] = value.clone()
+        return value
+
+    return hook
+
+
+def _values(codes: Tensor, edge: Edge) -> Tensor:
+    return (codes.double() - edge.zero_point) * edge.scale
+
+
+def _sqnr(expected: Tensor, found: Tensor) -> float:
+    noise = Noise()
+    noise.add([expected], [found])
+    return math.nan if noise.sqnr is None else noise.sqnr
+
+
+class Difference:
+    """Where an engine's integers differ from the reference's, over any number of runs."""
+
+    def __init__(self) -> None:
+        self.values = self.elements = self.differing = self.most = 0
+        self.first = ""
+
+    def add(self, name: str, found: Tensor, expected: Tensor) -> None:
+        """Compare one value of both."""
+        self.values += 1
+        self.elements += expected.numel()
+        steps = (found.long() - expected.long()).abs()
+        count = int((steps != 0).sum())
+        if count:
+            self.first = self.first or name
+            self.most = max(self.most, int(steps.max()))
+        self.differing += count
+
+    def __str__(self) -> str:
+        if not self.values:
+            return "no integers to compare with the reference"
+        if not self.differing:
+            return f"equal to the reference in all {self.elements} integers of {self.values} values"
+        return (
+            f"differs from the reference in {self.differing} of {self.elements} integers, by at "
+            f"most {self.most} steps, first in {self.first}"
+        )
+
+
+@dataclass
+class Both:
+    """An engine that runs every program twice, and compares the integers of both runs."""
+
+    tested: Engine
+    reference: Engine
+    difference: Difference
+
+    @property
+    def name(self) -> str:
+        """The tested one's."""
+        return self.tested.name
+
+    @property
+    def capabilities(self) -> Any:
+        """The tested one's."""
+        return self.tested.capabilities
+
+    def plan(self, quantized: Quantized, module: nn.Module) -> "_BothPlans":
+        """Both plans."""
+        plans = self.tested.plan(quantized, module), self.reference.plan(quantized, module)
+        return _BothPlans(*plans, self.difference)
+
+
+@dataclass
+class _BothPlans:
+    tested: Runnable
+    reference: Runnable
+    difference: Difference
+
+    @property
+    def program(self) -> Program:
+        """The tested one's."""
+        return self.tested.program
+
+    def takes(self, given: Branch) -> bool:
+        """Whether both take it."""
+        return self.tested.takes(given)
+
+    def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
+        """What the tested one returns, after its integers were compared."""
+        expected: dict[str, Tensor] = {}
+        found: dict[str, Tensor] = {}
+        self.reference.run(module, given, _integers(expected))
+        result = self.tested.run(module, given, _integers(found))
+        for name in found.keys() & expected.keys():
+            self.difference.add(name, found[name], expected[name])
+        return result
+
+
+def _integers(into: dict[str, Tensor]) -> Hook:
+    def hook(step: Step, value: Any) -> Any:
+        if step.name.endswith(_CODES):
+            into.update(
+                (f"{step.name}.{place}" if place else step.name, one)
+                for place, one in enumerate(tree_leaves(value))
+                if isinstance(one, Tensor) and not one.is_floating_point()
+            )
+        return value
+
+    return hook
+
+
+def against_reference(
+    model: nn.Module, engine: Engine, reference: Engine
+) -> tuple[nn.Module, Difference]:
+    """A copy of a quantized model that notes where the engine differs from the reference."""
+    twin, difference = copy.deepcopy(model), Difference()
+    for module in twin.modules():
+        forward = vars(module).get("forward")
+        if isinstance(forward, Forward):
+            forward.engine = Both(engine, reference, difference)
+    return twin, difference

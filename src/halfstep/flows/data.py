@@ -1,0 +1,87 @@
+"""The calibration data: run through a model once, and kept as far as there is room."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from halfstep.errors import ArgumentError
+from halfstep.flows.batches import Batches, Forward, as_batches, inference, run
+from halfstep.flows.compare import floats
+from halfstep.flows.progress import steps
+
+# Batches and outputs beyond this are not kept, and so not compared.
+MOST_BYTES = 1 << 30
+
+
+@dataclass
+class Data:
+    """Batches, and how a model is run on one.
+
+    Raises ``ArgumentError`` where there is no batch, and ``ArgumentTypeError`` for what holds none.
+    """
+
+    batches: Batches
+    forward: Forward | None = None
+    max_batches: int | None = None
+    progress: bool | None = None
+    count: int = 0
+    kept: list[tuple[Any, list[Tensor]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.is_function = callable(self.batches) and not isinstance(self.batches, Iterable)
+        if not self.is_function:
+            self._rest = iter(as_batches(self.batches, self.max_batches))
+            self._first = list(itertools.islice(self._rest, 1))
+            if not self._first:
+                raise ArgumentError("batches holds no batch: give at least one")
+        elif self.forward is not None or self.max_batches is not None:
+            raise ArgumentError(
+                "batches is a function that runs the model itself: leave out max_batches= and "
+                "forward="
+            )
+
+    def run_first(self, model: nn.Module) -> Any:
+        """Run the model on the first batch."""
+        return self.run(model, None if self.is_function else self._first[0])
+
+    def run(self, model: nn.Module, batch: Any) -> Any:
+        """Run the model on a batch, in eval mode and without gradients."""
+        with inference(model):
+            return self.batches(model) if self.is_function else run(model, batch, self.forward)
+
+    def run_all(self, model: nn.Module) -> None:
+        """Run the model on all batches, and keep them with what it returns."""
+        room = MOST_BYTES
+        for batch in steps(self._every(), "calibrating", progress=self.progress):
+            copied = tree_map_only(Tensor, Tensor.clone, batch)  # a model may change its input
+            expected = floats(self.run(model, batch))
+            self.count += 1
+            room -= sum(one.nbytes for one in (*_tensors(copied), *expected))
+            if room > 0:
+                self.kept.append((copied, expected))
+
+    def run_kept(self, model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """What was returned before and what the model returns, for every batch that was kept."""
+        for batch, expected in steps(self.kept, "comparing", progress=self.progress):
+            copied = tree_map_only(Tensor, Tensor.clone, batch)
+            yield expected, floats(self.run(model, copied))
+
+    def run_sample(self, model: nn.Module) -> None:
+        """Run the model on one sample: the first of the first batch, where that can be taken."""
+        batch = self.kept[0][0] if self.kept else self._first[0]
+        sizes = {one.shape[0] if one.ndim else 0 for one in _tensors(batch)}
+        if len(sizes) == 1 and sizes != {0} and not self.is_function:
+            self.run(model, tree_map_only(Tensor, lambda one: one[:1].clone(), batch))
+        else:
+            self.run(model, tree_map_only(Tensor, Tensor.clone, batch))
+
+    def _every(self) -> Iterable[Any]:
+        return [None] if self.is_function else itertools.chain(self._first, self._rest)
+
+
+def _tensors(batch: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]

@@ -1,0 +1,75 @@
+"""At the end of every flow: how close the quantized model is, and whether its engine is right."""
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from torch import nn
+
+from halfstep.errors import HalfstepWarning
+from halfstep.flows.compare import Noise, against_reference, edge_noise
+from halfstep.flows.data import Data
+from halfstep.flows.engines import engine_named
+from halfstep.flows.result import Result
+from halfstep.flows.watch import Watch
+from halfstep.graph.engine import Engine
+from halfstep.graph.quantized import Quantized
+
+# Below this the outputs have little to do with those of the float model.
+COLLAPSE = 10.0
+
+
+def accuracy(result: Result, data: Data) -> Result:
+    """The result, with the SQNR of its outputs on the data that was kept."""
+    noise = Noise()
+    for expected, found in data.run_kept(result.model):
+        noise.add(expected, found)
+    summary = replace(result.summary, batches=data.count, sqnr=noise.sqnr, compared=noise.batches)
+    return replace(result, summary=summary)
+
+
+def equality(result: Result, data: Data, engine: Engine, *, everywhere: bool) -> Result:
+    """The result, with how its engine compares with the reference, on one sample or on all data."""
+    twin, difference = against_reference(result.model, engine, engine_named("reference"))
+    if everywhere:
+        for _ in data.run_kept(twin):
+            pass
+    else:
+        data.run_sample(twin)
+    found = {**result.summary.equality, engine.name: str(difference)}
+    return replace(result, summary=replace(result.summary, equality=found))
+
+
+def warn_of_collapse(
+    result: Result, work: nn.Module, watches: Mapping[str, Sequence[Watch]], engine: Engine
+) -> None:
+    """Warn where the outputs collapsed, and name the value between two steps that suffers most.
+
+    work: the float model of the programs that are watched.
+    """
+    sqnr = result.summary.sqnr
+    if sqnr is None or sqnr >= COLLAPSE:
+        return
+    noisy = sorted(_noisy(result, work, watches, engine))
+    worst = f" The worst value is that of {noisy[0][1]}, at {noisy[0][0]:.1f} dB." if noisy else ""
+    warnings.warn(
+        f"the quantized model is at {sqnr:.1f} dB of the float one, which is a collapse.{worst} "
+        "Keep that layer in float with hs.Rule(match, keep_float=True), try another observer or "
+        "dynamic_int8(), and see hs.sensitivity",
+        HalfstepWarning,
+        stacklevel=3,
+    )
+
+
+def _noisy(
+    result: Result, work: nn.Module, watches: Mapping[str, Sequence[Watch]], engine: Engine
+) -> Iterator[tuple[float, str]]:
+    """The SQNR of every value that is codes, with the layer that makes it."""
+    for path, several in watches.items():
+        modules = work.get_submodule(path), result.model.get_submodule(path)
+        for watch, part in zip(several, result.parts[path], strict=True):
+            if watch.example is None or not isinstance(part, Quantized):
+                continue
+            runnable = engine.plan(part, modules[1])
+            found = edge_noise(part, watch.plan, runnable, modules, watch.example)
+            yield from ((sqnr, watch.layer(name)) for name, sqnr in found.items())

@@ -1,0 +1,160 @@
+"""From a float model to a quantized one, step by step; what the verbs are made of."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import nn
+
+from halfstep.flows.batches import inference
+from halfstep.flows.describe import coverage_of
+from halfstep.flows.folding import folded
+from halfstep.flows.integers import guard_loading, integers_of, state_bytes
+from halfstep.flows.leaves import leaf_regions
+from halfstep.flows.order import Order
+from halfstep.flows.parts import Part, drafts_of, normal, placed
+from halfstep.flows.result import Result
+from halfstep.flows.summary import Summary
+from halfstep.flows.watch import Watch, observe
+from halfstep.graph.capture import Region, capture
+from halfstep.graph.edges import Edge
+from halfstep.graph.product import install, put
+from halfstep.graph.program import Program
+from halfstep.graph.quantized import Quantized
+from halfstep.graph.run import find
+
+Run = Callable[[nn.Module], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """A model on its way.
+
+    original: the float model, in eval mode.
+    work: a copy of it, in which folded weights stand; it shares all parameters that are as they
+        were.
+    regions: what was captured of it.
+    parts: the programs, and what is decided of them.
+    by_layer: whether they are layers, each with a program for every way in which it may be called.
+    """
+
+    order: Order
+    original: nn.Module
+    work: nn.Module
+    regions: Sequence[Region]
+    parts: Sequence[Part]
+    by_layer: bool = False
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A part whose edges are known."""
+
+    part: Part
+    edges: Mapping[str, Edge] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+    def program(self) -> Program | Quantized:
+        """What runs: as it is where nothing of it can be changed."""
+        part, decided = self.part, self.part.placement
+        if part.fixed:
+            return part.program
+        return Quantized(
+            part.program,
+            self.edges,
+            decided.decisions,
+            weights=decided.weights,
+            shapes=self.shapes,
+            dtypes=self.dtypes,
+        )
+
+
+def traced(model: nn.Module, order: Order, run: Run) -> Preparation:
+    """The model as programs, captured while ``run`` runs it, and what the recipe makes of them.
+
+    Raises ``ArgumentError`` for a rule that matches nothing, and what the model raises.
+    """
+    original = _original(model, order)
+    with inference(original):
+        captured = capture(original, run=run)
+    work = _sharing(original)
+    drafts = folded(work, drafts_of(work, captured))
+    parts = placed(work, drafts, order.recipe)
+    return Preparation(
+        order=order, original=original, work=work, regions=captured.regions, parts=parts
+    )
+
+
+def in_layers(model: nn.Module, order: Order) -> Preparation:
+    """The layers of a model as programs, without any data. Raises as ``traced``."""
+    original = _original(model, order)
+    with inference(original):
+        drafts, regions = leaf_regions(original)
+    work = _sharing(original)
+    parts = placed(work, [normal(work, draft) for draft in drafts], order.recipe)
+    return Preparation(
+        order=order, original=original, work=work, regions=regions, parts=parts, by_layer=True
+    )
+
+
+def watched(preparation: Preparation) -> tuple[nn.Module, list[Watch]]:
+    """A copy of the model that runs its float programs with observers, and what watches them."""
+    model = _sharing(preparation.work)
+    return model, observe(model, preparation.parts)
+
+
+def finished(
+    preparation: Preparation, calibrated: Sequence[Calibrated], notes: Sequence[str] = ()
+) -> Result:
+    """The quantized model. Raises ``NonFiniteError`` for a weight that is not finite."""
+    order, original = preparation.order, preparation.original
+    integers = integers_of(preparation.work, [each.part for each in calibrated])
+    before = state_bytes(original)
+    model = original if order.inplace else copy.deepcopy(preparation.work)
+    if order.inplace:
+        _put_folded(preparation.work, model)
+    integers.put_in(model)
+    quantized = [
+        replace(each, part=part) for each, part in zip(calibrated, integers.parts, strict=True)
+    ]
+    install(model, _programs(quantized), order.engine)
+    guard_loading(model)
+    shown = integers.parts
+    if preparation.by_layer:  # the other ways of calling a layer run alike
+        shown = list({part.path: part for part in reversed(shown)}.values())[::-1]
+    coverage = coverage_of(
+        shown, (preparation.work, model), preparation.regions, (*notes, *integers.notes)
+    )
+    summary = Summary(
+        recipe=order.recipe.name,
+        why=order.why,
+        bytes_before=before,
+        bytes_after=state_bytes(model),
+    )
+    return Result(model, coverage, summary, order.recipe)
+
+
+def _original(model: nn.Module, order: Order) -> nn.Module:
+    return (model if order.inplace else copy.deepcopy(model)).eval()
+
+
+def _sharing(model: nn.Module) -> nn.Module:
+    """A copy with the same parameters, which nothing here ever writes to."""
+    return copy.deepcopy(model, {id(value): value for value in model.parameters()})
+
+
+def _put_folded(work: nn.Module, model: nn.Module) -> None:
+    """Put the tensors that folding has changed into the model itself."""
+    for name, value in [*work.named_parameters(), *work.named_buffers()]:
+        if find(model, name) is not value:
+            put(model, name, value.detach())
+
+
+def _programs(calibrated: Sequence[Calibrated]) -> dict[str, list[Program | Quantized]]:
+    found: dict[str, list[Program | Quantized]] = {}
+    for each in calibrated:
+        if each.part.runs:
+            found.setdefault(each.part.path, []).append(each.program())
+    return found

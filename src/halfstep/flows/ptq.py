@@ -1,0 +1,165 @@
+"""Quantize a model after training: in one call, or in two around one's own data loop."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from halfstep.errors import ArgumentError
+from halfstep.flows.batches import Batches, Forward
+from halfstep.flows.data import Data
+from halfstep.flows.judge import accuracy, equality, warn_of_collapse
+from halfstep.flows.layers import Recipe
+from halfstep.flows.order import order
+from halfstep.flows.preparation import (
+    Calibrated,
+    Preparation,
+    finished,
+    in_layers,
+    traced,
+    watched,
+)
+from halfstep.flows.result import Result
+from halfstep.flows.watch import Watch, watches_in
+from halfstep.graph.engine import Engine
+
+_CHECKS = ("one", "all", "none")
+# Where a prepared model keeps what convert needs.
+_PREPARATION = "halfstep_preparation"
+_NO_DATA = "without data only layers are seen: functions between them run in float"
+
+
+def quantize(  # noqa: PLR0913  (one call is the whole flow)
+    model: nn.Module,
+    batches: Batches | None = None,
+    recipe: Recipe | None = None,
+    *,
+    forward: Forward | None = None,
+    max_batches: int | None = None,
+    inplace: bool = False,
+    progress: bool | None = None,
+    engine: str | Engine = "torch",
+    check: str = "one",
+) -> Result:
+    """A model that runs in integers, of the same class.
+
+    batches: data to find ranges on: a tensor is one batch, a dict is keyword arguments, a tuple
+        positional ones; or an iterable of those, or a function that runs the model.
+    recipe: ``hs.recipes``, one's own rules, or a dict; by default static_int8 with batches and
+        dynamic_int8 without.
+    forward: how one batch is run, ``forward(model, batch)``; by default ``model(*batch)``.
+    inplace: change the model that was given; by default it stays as it is.
+    engine: what runs the model, "torch" or "reference".
+    check: whether the engine's integers are compared with the reference on "one" sample, on "all"
+        batches, or on "none".
+
+    With batches the model is traced, calibrated, and compared with its float form: below 10 dB a
+    warning names the value that suffers most. Without, its layers are quantized one by one.
+
+    Raises ``ArgumentError`` for a rule that matches nothing, a layer that no data reached, and a
+    recipe that needs data where there is none; ``NonFiniteError`` that names the layer.
+
+    >>> import torch
+    >>> from halfstep.flows import ptq
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+    >>> result = ptq.quantize(model, torch.randn(32, 8))
+    >>> result.model(torch.randn(5, 8)).shape, result.summary.sqnr > 25
+    (torch.Size([5, 4]), True)
+    """
+    if check not in _CHECKS:
+        raise ArgumentError(f"check={check!r}: allowed are {', '.join(map(repr, _CHECKS))}")
+    asked = order(model, recipe, has_data=batches is not None, engine=engine, inplace=inplace)
+    if batches is None:
+        preparation = in_layers(model, asked)
+        made = finished(preparation, [Calibrated(part) for part in preparation.parts], [_NO_DATA])
+        return _repeatable(made, preparation)
+    data = Data(batches, forward, max_batches, progress)
+    preparation = traced(model, asked, data.run_first)
+    prepared, watches = watched(preparation)
+    data.run_all(prepared)
+    result = accuracy(_converted(preparation, watches), data)
+    if check != "none":
+        result = equality(result, data, asked.engine, everywhere=check == "all")
+    warn_of_collapse(result, preparation.work, watches_in(prepared), asked.engine)
+    return _repeatable(result, preparation)
+
+
+def prepare(
+    model: nn.Module,
+    example: Any,
+    recipe: Recipe | None = None,
+    *,
+    forward: Forward | None = None,
+    engine: str | Engine = "torch",
+) -> nn.Module:
+    """A copy of the model, of its class, that runs in float and observes what it computes.
+
+    example: a batch to trace the model with, as one of ``quantize``'s; it is not observed.
+
+    Run data through it in any way, ``hs.reset_observers`` to start again, and ``convert`` it.
+
+    Raises ``ArgumentError`` for a rule that matches nothing.
+
+    >>> import torch
+    >>> from halfstep.flows import ptq
+    >>> prepared = ptq.prepare(torch.nn.Linear(8, 4), torch.randn(2, 8))
+    >>> _ = prepared(torch.randn(32, 8))
+    >>> print(ptq.convert(prepared).coverage.rows[0].runs)
+    int8
+    """
+    asked = order(model, recipe, has_data=True, engine=engine)
+    preparation = traced(model, asked, Data([example], forward).run_first)
+    prepared, _ = watched(preparation)
+    vars(prepared)[_PREPARATION] = preparation
+    return prepared
+
+
+def convert(prepared: nn.Module) -> Result:
+    """The quantized model of one that ``prepare`` made, with the ranges seen so far.
+
+    The prepared model stays as it is, so that it may see more data and be converted again.
+
+    Raises ``ArgumentError`` for another model and for a layer that no data has reached, and
+    ``NonFiniteError`` that names the layer.
+    """
+    preparation = vars(prepared).get(_PREPARATION) if isinstance(prepared, nn.Module) else None
+    if not isinstance(preparation, Preparation):
+        raise ArgumentError(
+            f"this {type(prepared).__name__} is not prepared: make it with "
+            "hs.ptq.prepare(model, example, recipe)"
+        )
+    watches = [watch for several in watches_in(prepared).values() for watch in several]
+    return _repeatable(_converted(preparation, watches), preparation)
+
+
+def _converted(preparation: Preparation, watches: list[Watch]) -> Result:
+    calibrated = [
+        Calibrated(
+            watch.part,
+            watch.edges(),
+            watch.shapes_in(preparation.work.get_submodule(watch.part.path)),
+            watch.dtypes,
+        )
+        for watch in watches
+    ]
+    notes = [note for watch in watches for note in watch.dead()]
+    result = finished(preparation, calibrated, notes)
+    batches = max((watch.runs for watch in watches), default=0)
+    return replace(result, summary=replace(result.summary, batches=batches))
+
+
+def _repeatable(result: Result, preparation: Preparation) -> Result:
+    """The result, which remembers its float model and how it was made."""
+    asked = preparation.order
+    if asked.inplace:
+        return result
+    again = partial(_again, preparation.original, asked.recipe, asked.engine)
+    return replace(result, again=again)
+
+
+def _again(
+    model: nn.Module, recipe: Recipe, engine: Engine, batches: Batches, options: Mapping[str, Any]
+) -> Result:
+    return quantize(model, batches, recipe, engine=engine, **options)

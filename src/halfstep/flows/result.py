@@ -1,0 +1,66 @@
+"""Result: a quantized model, and what is to be known of it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from halfstep.errors import ArgumentError
+from halfstep.flows.coverage import Coverage
+from halfstep.flows.summary import Summary
+from halfstep.graph.product import Forward
+from halfstep.graph.program import Program
+from halfstep.graph.quantized import Quantized
+from halfstep.spec.recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What quantizing a model brings; prints as its summary.
+
+    model: of the user's class, with integers for weights.
+    coverage: how each of its operators runs, and why.
+    summary: size, accuracy and equality in a few lines.
+    recipe: the rules that it was made by.
+
+    >>> import halfstep as hs, torch
+    >>> from halfstep.flows import ptq
+    >>> result = ptq.quantize(torch.nn.Linear(64, 64))
+    >>> type(result.model), type(result.model.weight)
+    (<class 'torch.nn.modules.linear.Linear'>, <class 'halfstep.tensor.qtensor.QTensor'>)
+    """
+
+    model: nn.Module
+    coverage: Coverage
+    summary: Summary
+    recipe: Recipe
+    again: Callable[..., "Result"] | None = field(default=None, repr=False)
+
+    @property
+    def parts(self) -> Mapping[str, tuple[Program | Quantized, ...]]:
+        """The programs of the model, by the path of the module that runs them."""
+        found = {name: vars(module).get("forward") for name, module in self.model.named_modules()}
+        return {
+            name: tuple(forward.programs)
+            for name, forward in found.items()
+            if isinstance(forward, Forward)
+        }
+
+    def recalibrate(self, batches: Any, **options: Any) -> "Result":
+        """The same model and recipe, with ranges found on other data; options as ``quantize``.
+
+        Raises ``ArgumentError`` for a result that no longer has its float model, as one that was
+        read from a file or made in place.
+        """
+        if self.again is None:
+            raise ArgumentError(
+                "this result has no float model, which recalibrating starts from: it was read from "
+                "a file or made with inplace=True. Quantize the float model with the new data"
+            )
+        return self.again(batches, options)
+
+    def __str__(self) -> str:
+        return str(self.summary)
+
+    __repr__ = __str__
