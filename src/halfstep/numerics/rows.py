@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from halfstep.numerics import ops
+from halfstep.numerics import affine, blocks, integer
 from halfstep.numerics.ranges import finite_range, qparams_for_range
 from halfstep.spec import QSpec
 
@@ -30,18 +30,17 @@ def quantize_rows(x: Tensor, spec: QSpec) -> Rows:
     ([0, 255], nan)
     """
     shape = spec.granularity.scale_shape(tuple(x.shape))
-    lo, hi = ops.min_max(x, shape)
+    lo, hi = blocks.min_max(x, shape)
     has_nan = lo.isnan()
     if not bool((lo.isfinite() & hi.isfinite()).all()):
         lo, hi = finite_range(x, shape)
         nothing = lo > hi  # a row without a finite value
         lo, hi = lo.masked_fill(nothing, 0.0), hi.masked_fill(nothing, 0.0)
     scale, zero_point = qparams_for_range(lo, hi, spec)
-    codes = ops.quantize(x, scale, zero_point, spec.qmin, spec.qmax, spec.dtype.storage)
+    codes = affine.quantize(x, scale, zero_point, spec.qmin, spec.qmax, spec.dtype.storage)
     return codes, scale.masked_fill(has_nan, math.nan), zero_point
 
 
 def linear_rows(rows: Rows, w: Rows, bias: Tensor | None = None) -> Tensor:
-    """Linear of quantized rows: float32, as ``ops.linear``."""
-    y: Tensor = ops.linear(*rows, *w, bias)
-    return y
+    """Linear of quantized rows: float32, as ``integer.linear``."""
+    return integer.linear(*rows, *w, bias)
