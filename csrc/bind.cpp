@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "bind.hpp"
 #include "calls.hpp"
 #include "errors.hpp"
 #include "levels.hpp"
@@ -34,22 +35,23 @@ const Torch& torch_names() {
     return *names;
 }
 
-DType dtype_of(nb::handle tensor) {
+int read_numbers(const nb::object& numbers, std::int64_t* out) {
+    const nb::tuple tuple = nb::borrow<nb::tuple>(numbers);
+    if (tuple.size() > kMaxDims) throw ArgumentError("more than 64 dimensions: flatten some");
+    for (std::size_t k = 0; k < tuple.size(); ++k) out[k] = nb::cast<std::int64_t>(tuple[k]);
+    return static_cast<int>(tuple.size());
+}
+
+}  // namespace
+
+DType dtype_named(nb::handle dtype) {
     const Torch& torch = torch_names();
-    const nb::object dtype = tensor.attr(torch.dtype);
     for (int k = 0; k < 10; ++k) {
         if (dtype.is(torch.dtypes[k])) return static_cast<DType>(k);
     }
     throw ArgumentTypeError(
         std::string("dtype ") + nb::str(dtype).c_str() +
         " is not supported: use a float tensor of 16, 32 or 64 bits, or integers of 8, 16 or 32");
-}
-
-int read_numbers(const nb::object& numbers, std::int64_t* out) {
-    const nb::tuple tuple = nb::borrow<nb::tuple>(numbers);
-    if (tuple.size() > kMaxDims) throw ArgumentError("more than 64 dimensions: flatten some");
-    for (std::size_t k = 0; k < tuple.size(); ++k) out[k] = nb::cast<std::int64_t>(tuple[k]);
-    return static_cast<int>(tuple.size());
 }
 
 View view_of(nb::handle tensor) {
@@ -59,13 +61,15 @@ View view_of(nb::handle tensor) {
     }
     View view;
     view.data = reinterpret_cast<char*>(nb::cast<std::uintptr_t>(tensor.attr(torch.data_ptr)()));
-    view.dtype = dtype_of(tensor);
+    view.dtype = dtype_named(tensor.attr(torch.dtype));
     view.shape.ndim = read_numbers(tensor.attr(torch.shape), view.shape.size);
     if (read_numbers(tensor.attr(torch.stride)(), view.stride) != view.shape.ndim) {
         throw ArgumentError("a tensor whose strides do not match its sizes: pass a plain one");
     }
     return view;
 }
+
+namespace {
 
 QParams qparams_of(nb::handle scale, nb::handle zero_point, std::int64_t qmin, std::int64_t qmax) {
     return {view_of(scale), view_of(zero_point), qmin, qmax};
@@ -185,6 +189,7 @@ NB_MODULE(_native, module) {
     module.def("learnable_backward", bind_learnable_backward);
     module.def("pack", bind_pack);
     module.def("unpack", bind_unpack);
+    bind_integer(module);
     module.def("level", [] { return kernels().level; });
     module.def("levels", level_names);
     module.def("use_level", use_level);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "integer.hpp"
 #include "plan.hpp"
 
 namespace halfstep {
@@ -39,6 +40,8 @@ struct Job {
     double scale_anchor;  // learnable: adding and subtracting it rounds a term to the summing grid
     double zero_anchor;
     const Grid* grid;  // histogram
+    const Between* between;
+    const std::uint8_t* table;  // look_up: 256 entries for each index of the scale
 };
 
 // What one thread found. The arrays have one entry for each scale, or, under Pattern::table, one
@@ -65,6 +68,17 @@ struct Kernels {
     Kernel min_max;        // 0: x
     Kernel learnable;      // 0: gradient of x out, 1: x, 2: gradient
     Kernel histogram;      // 0: x
+    Kernel between;        // 0: out, 1: a, 2: b
+    Kernel requantize;     // 0: out, 1: codes
+    Kernel look_up;        // 0: codes out, 1: codes
+    void (*contract)(const Contraction& contraction, const Feed& feed, const Share& share);
+    void (*depthwise)(const Contraction& contraction, const Feed& feed, const Share& share);
+    void (*pool)(const Windows& windows, const char* x, char* out, std::int64_t first,
+                 std::int64_t last);
+    void (*mean)(const Mean& mean, const char* x, char* out, std::int64_t first,
+                 std::int64_t last);
+    void (*quantize_rows)(const RowFormat& format, const RowsOut& out, const float* x,
+                          std::int64_t length, std::int64_t first, std::int64_t last);
     void (*pack)(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes);
     void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed,
                    std::uint8_t* codes);

@@ -10,6 +10,7 @@ extern const Kernels kernels_baseline;
 #if defined(HALFSTEP_X86_LEVELS)
 extern const Kernels kernels_v3;
 extern const Kernels kernels_v4;
+extern const Kernels kernels_vnni;
 #endif
 
 namespace {
@@ -25,6 +26,7 @@ std::vector<const Kernels*> find_levels() {
     const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512vl");
+    if (v4 && __builtin_cpu_supports("avx512vnni")) found.push_back(&kernels_vnni);
     if (v4) found.push_back(&kernels_v4);
     if (v3) found.push_back(&kernels_v3);
 #endif

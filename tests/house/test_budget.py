@@ -10,7 +10,7 @@ FUNCTION_LINES = 40
 FILE_LINES = 300
 # Raising one of these needs a sentence in the commit that says what the lines buy.
 PACKAGE_LINES = 15_000
-KERNEL_LINES = 3_000
+KERNEL_LINES = 4_300
 
 CODE = {".py", ".cpp", ".hpp", ".h"}
 

@@ -47,13 +47,18 @@ def why_not() -> str | None:
     return _reason
 
 
+def kernels() -> Any:
+    """The module of kernels, for the wrappers beside this file; None without."""
+    return _kernels
+
+
 def level() -> str | None:
     """The instruction level in use, one of ``levels()``; None without kernels."""
     return _kernels.level() if is_loaded() else None
 
 
 def levels() -> tuple[str, ...]:
-    """Those of x86-64-v4, x86-64-v3, baseline that this processor runs; () without kernels."""
+    """Those of x86-64-v4-vnni, -v4, -v3 and baseline that this processor runs; () without any."""
     return _kernels.levels() if is_loaded() else ()
 
 
