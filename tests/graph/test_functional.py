@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from halfstep.graph.check import check
 from halfstep.graph.export import export
-from halfstep.graph.functional import Functional, changes, functional, is_functional
+from halfstep.graph.functional import Functional, functional
+from halfstep.graph.in_place import changes, is_functional
 from tests.graph.passes import CASES, captured, changed, cloned, pairs, runner, same
 from tests.graph.zoo import rand
 from tests.strategies import QUICK

@@ -5,37 +5,26 @@ path of views. When a step changes a value, the root and all values seen of it a
 then on: the changed part is written into the root, and views are taken again where they are needed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
+from halfstep.graph.in_place import COPY, changes, is_mixed, is_mutable, twin_of, widens
 from halfstep.graph.liveness import without_unread
 from halfstep.graph.names import Names
-from halfstep.graph.operators import GRAD_MODE, resolve, torch_name
-from halfstep.graph.program import Program, Step, TorchName
-from halfstep.graph.run import find
-from halfstep.graph.trees import Value, leaves, mapped
+from halfstep.graph.operators import GRAD_MODE, resolve
+from halfstep.graph.program import Program, Step
+from halfstep.graph.trees import Value, mapped
 from halfstep.graph.views import GETITEM, View, item, may_share, view_of
 
 Path: TypeAlias = tuple[View, ...]
 
 _DETACH = "aten.detach_.default"
-_COPY = "aten.copy_.default"
 # Questions about a tensor that its numbers do not answer.
 _SIZES = ("aten.sym_size.", "aten.sym_numel.", "aten.sym_stride.", "aten.sym_storage_offset.")
-# In place their result has the type of what they change; elsewhere it is bool.
-_TESTS = {
-    *("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne"),
-    *("not_equal", "logical_and", "logical_not", "logical_or", "logical_xor"),
-}
-# They keep the type of their first argument whatever the others are.
-_KEEPERS = {
-    *("copy", "fill", "masked_fill", "index_fill", "index_put", "index_copy", "index_add"),
-    *("masked_scatter", "scatter", "scatter_add", "scatter_reduce", "index_reduce", "put"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,28 +70,10 @@ def functional(program: Program, module: nn.Module | None = None) -> Functional:
     if program.training and any(step.op == GRAD_MODE for step in program.steps):
         reason = "it changes a value in place, which gradients may see, beside torch.no_grad()"
         return Functional(program, {step.name: reason for step in changing})
-    work = _Rewriting(program, mixed=_is_mixed(program, module))
+    work = _Rewriting(program, mixed=is_mixed(program, module))
     for step in program.steps:
         work.take(step)
     return work.result()
-
-
-def changes(program: Program) -> Iterator[Step]:
-    """The steps that change a value in place."""
-    return (step for step in program.steps if _is_mutable(step.op))
-
-
-def is_functional(program: Program) -> bool:
-    """Whether nothing changes in place but the inputs and the state of the model, at the end."""
-    owned = {given.value.name for given in program.inputs} | set(program.parameters)
-    count = sum(1 for _ in changes(program))
-    last = program.steps[len(program.steps) - count :]
-    return all(step.op == _COPY and step.args[0].name in owned for step in last)
-
-
-def _is_mutable(op: str) -> bool:
-    function = resolve(op)
-    return isinstance(function, torch._ops.OpOverload) and function._schema.is_mutable
 
 
 @dataclass
@@ -152,7 +123,7 @@ class _Rewriting:
         elif step.op == _DETACH:
             detach = replace(step, op="aten.detach.default")
             self.see(detach, *self.places[step.args[0].name], (View(detach.op),))
-        elif _is_mutable(step.op):
+        elif is_mutable(step.op):
             self.change(step)
         else:
             self.make(step)
@@ -198,7 +169,7 @@ class _Rewriting:
 
     def change(self, step: Step) -> None:
         """A step that changes its first argument: the same without the change, written back."""
-        twin = _twin(step)
+        twin = twin_of(step)
         if twin is None:
             self.reasons[step.name] = f"{step.op} has no form that changes nothing in place"
             self.make(step)
@@ -222,9 +193,7 @@ class _Rewriting:
 
     def compute(self, step: Step, old: Value) -> None:
         """A step whose result has to be of the type of ``old``."""
-        kind = step.op.split(".")[1]
-        widens = self.mixed and kind not in _KEEPERS and len(list(step.reads())) > 1
-        if not widens and kind not in _TESTS:
+        if not widens(step, mixed=self.mixed):
             self.steps.append(step)
             return
         name = self.names.fresh(step.name)
@@ -276,7 +245,7 @@ class _Rewriting:
         """The new program, unless there are reasons against it."""
         outputs = mapped(self.program.outputs, self.read)
         for name, memory in self.written.items():
-            step = Step(self.names.fresh(name), _COPY, (Value(name), self.at(memory, ())))
+            step = Step(self.names.fresh(name), COPY, (Value(name), self.at(memory, ())))
             self.steps.append(step)
         if self.reasons:
             return Functional(self.program, self.reasons)
@@ -288,44 +257,3 @@ class _Rewriting:
 def _with_values(step: Step, read: Any) -> Step:
     kwargs = tuple((name, mapped(value, read)) for name, value in step.kwargs)
     return replace(step, args=mapped(step.args, read), kwargs=kwargs)
-
-
-def _twin(step: Step) -> str | None:
-    """The operator that returns what a step would leave in its first argument."""
-    function: Any = resolve(step.op)
-    space, name, _ = step.op.split(".")
-    schema = function._schema
-    changed = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
-    in_place = name.endswith("_") and torch.Tag.inplace_view not in function.tags
-    if not in_place or changed != [schema.arguments[0].name] or len(schema.returns) != 1:
-        return None
-    packet = getattr(getattr(torch.ops, space), name[:-1], None)
-    for overload in packet.overloads() if packet is not None else ():
-        found = getattr(packet, overload)._schema
-        if _kinds(found) == _kinds(schema) and not found.is_mutable:
-            return f"{space}.{name[:-1]}.{overload}"
-    return None
-
-
-def _kinds(schema: Any) -> list[tuple[str, bool]]:
-    """The types of an operator's arguments."""
-    return [(str(argument.type), argument.kwarg_only) for argument in schema.arguments]
-
-
-def _is_mixed(program: Program, module: nn.Module | None) -> bool:
-    """Whether there may be tensors of two floating or of two integer types.
-
-    Python's numbers become float32 and int64.
-    """
-    names = {"float32", "int64", *(given.dtype for given in program.inputs)}
-    tensors = [*program.constants.values()]
-    if module is not None:
-        tensors += [find(module, path) for path in program.parameters.values()]
-    for leaf in [torch_name(tensor.dtype) for tensor in tensors] + [
-        leaf for step in program.steps for leaf in leaves((step.args, step.kwargs))
-    ]:
-        if isinstance(leaf, TorchName) and leaf.kind == "dtype":
-            names.add(leaf.name)
-    if any(step.op.startswith("aten.float_power") for step in program.steps):
-        names.add("float64")
-    return len(names - {"bool"}) > 2

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 
-from halfstep.graph.functional import is_functional
+from halfstep.graph.in_place import is_functional
 from halfstep.graph.liveness import without_unread
 from halfstep.graph.names import Names
 from halfstep.graph.operators import resolve
