@@ -26,6 +26,7 @@ from halfstep.spec import (
     QSpec,
 )
 from halfstep.tensor import QTensor, quantize
+from tests.operand import Operand
 
 Shape: TypeAlias = tuple[int, ...]
 
@@ -260,30 +261,6 @@ def qtensors(
 
 
 # --- Codes of one scale, as they run between steps -----------------------------------------------
-
-
-@dataclass(frozen=True)
-class Operand:
-    """Codes with one scale and zero point, which have all of q's dimensions."""
-
-    q: Tensor
-    scale: Tensor
-    zero_point: Tensor
-
-    @property
-    def args(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The three arguments of an operator."""
-        return self.q, self.scale, self.zero_point
-
-    @property
-    def steps(self) -> Tensor:
-        """q - zero_point, exact, in int64."""
-        return self.q.to(torch.int64) - self.zero_point.to(torch.int64)
-
-    @property
-    def values(self) -> Tensor:
-        """What the codes stand for, in float64."""
-        return self.steps.double() * self.scale.double()
 
 
 @st.composite

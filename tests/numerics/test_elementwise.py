@@ -13,7 +13,8 @@ from torch import Tensor
 from halfstep.numerics import elementwise
 from halfstep.spec import QDType
 from tests.assertions import assert_same_bits
-from tests.strategies import QUICK, Operand, operands, shapes
+from tests.operand import Operand
+from tests.strategies import QUICK, operands, shapes
 
 
 def _add(da: Any, sa: Any, db: Any, sb: Any) -> Any:

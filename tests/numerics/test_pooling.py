@@ -14,7 +14,8 @@ from torch import Tensor
 
 from halfstep.numerics import pooling
 from tests.assertions import assert_same_bits
-from tests.strategies import QUICK, Operand, operands
+from tests.operand import Operand
+from tests.strategies import QUICK, operands
 
 AVG: dict[int, Any] = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 ADAPTIVE: dict[int, Any] = {
