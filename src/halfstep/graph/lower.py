@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument
 
 from halfstep.errors import ArgumentError
 from halfstep.graph import operators
@@ -14,7 +15,6 @@ from halfstep.graph.sizes import Condition, at_least_two, parse
 from halfstep.graph.trees import Branch, Value, leaves, mapped
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
-_PREFIX = "model."
 _COPY = "aten.lift_fresh_copy.default"
 # Of (x, p, train), when train is False.
 _DROPOUTS = {
@@ -39,8 +39,10 @@ class Flat(nn.Module):
     """The module that is exported: ``model`` as a function of tensors.
 
     ``tree`` has a value for each input, ``returned`` one named by its place for each output.
+    ``prefix`` is what torch puts before the paths of ``model``.
     """
 
+    prefix = "model."
     model: nn.Module
     tree: Branch
     returned: Returned
@@ -48,12 +50,14 @@ class Flat(nn.Module):
 
 def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Program:
     """The program of an exported ``flat``, whose inputs are called ``names``."""
-    work = _Lowering(flat.model, set(names), is_functional=_is_functional(exported.graph_module))
+    work = _Lowering(flat, set(names), is_functional=_is_functional(exported.graph_module))
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     waiting = iter(names)
     given: list[fx.Node] = []
     for node, spec in zip(placeholders, exported.graph_signature.input_specs, strict=True):
-        if spec.kind.name == "USER_INPUT":
+        if isinstance(spec.arg, ConstantArgument):
+            work.values[node] = spec.arg.value
+        elif spec.kind.name == "USER_INPUT":
             given.append(node)
             work.values[node] = Value(next(waiting))
         else:
@@ -79,12 +83,12 @@ def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Progra
 class _Lowering:
     """The steps of a graph and of the graphs inside it, in one list."""
 
-    def __init__(self, model: nn.Module, names: set[str], *, is_functional: bool) -> None:
+    def __init__(self, flat: Flat, names: set[str], *, is_functional: bool) -> None:
         self.names = names
         self.is_functional = is_functional
         self.copies: set[Value] = set()
-        self.model = model
-        self.paths = _paths(model)
+        self.model, self.prefix = flat.model, flat.prefix
+        self.paths = _paths(flat.model)
         self.values: dict[fx.Node, Any] = {}
         self.steps: list[Step] = []
         self.parameters: dict[str, str] = {}
@@ -103,7 +107,7 @@ class _Lowering:
         """Give a parameter, a buffer or a constant its name; tied ones get the first."""
         if kind not in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
             raise ArgumentError(f"{target} is a {kind.lower()}, which has no place in a program")
-        path = target.removeprefix(_PREFIX)
+        path = target.removeprefix(self.prefix)
         path = self.paths.get(id(_attribute(self.model, path)), path)
         known = {p: name for name, p in self.parameters.items()}
         if path in known:
@@ -144,7 +148,7 @@ class _Lowering:
         if op == _COPY:
             self.copies.add(Value(name))
         kwargs = tuple((key, self.argument(value)) for key, value in node.kwargs.items())
-        self.steps.append(Step(name, op, args, kwargs, _source(node)))
+        self.steps.append(Step(name, op, args, kwargs, self.source(node)))
         return Value(name)
 
     def changes_nothing(self, op: str, args: tuple[Any, ...]) -> bool:
@@ -156,6 +160,13 @@ class _Lowering:
         if op == "aten.detach_.default":  # of a constant; other tensors may have gradients
             return args[0] in self.copies or args[0].name in self.constants
         return op == "aten.alias.default"
+
+    def source(self, node: fx.Node) -> str:
+        """The path of the module that a node stems from."""
+        stack = node.meta.get("nn_module_stack") or {}
+        path = str([*stack.values()][-1][0]) if stack else ""
+        path = path.partition("@")[0]
+        return path.removeprefix(self.prefix) if path.startswith(self.prefix) else ""
 
     def with_grad_mode(self, enabled: Any, inner: Any, *inputs: Any) -> tuple[Any, ...]:
         """A graph inside ``torch.no_grad()``: its steps between two that set the mode."""
@@ -210,14 +221,6 @@ def _is_functional(module: fx.GraphModule) -> bool:
     targets = {n.target for graph in graphs for n in graph.nodes if n.op == "call_function"}
     mutable = {t for t in targets if isinstance(t, torch._ops.OpOverload) and t._schema.is_mutable}
     return mutable <= {torch.ops.aten.detach_.default}
-
-
-def _source(node: fx.Node) -> str:
-    """The path of the module that a node stems from."""
-    stack = node.meta.get("nn_module_stack") or {}
-    path = str([*stack.values()][-1][0]) if stack else ""
-    path = path.partition("@")[0]
-    return path.removeprefix(_PREFIX) if path.startswith(_PREFIX) else ""
 
 
 def _without_unread(steps: list[Step], returned: Any) -> tuple[Step, ...]:
