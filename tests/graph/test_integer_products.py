@@ -175,3 +175,17 @@ def test_no_gradient_goes_through() -> None:
     x = run("quantize", torch.randn(2, 3, requires_grad=True), edge)
     y = run("linear", x, edge, weight_of(4, 3), bias, None, None, None, None)
     assert not y.requires_grad
+
+
+def test_no_samples() -> None:
+    """A batch of none gives a batch of none, in codes and in floats."""
+    edge, window = Edge(QSpec(uint8), SX, 3), ((1, 1), (1, 1), (1, 1), 1)
+    rest = (None, None, None, None, edge)
+    image, matrix = (torch.empty(0, 4, *more, dtype=torch.uint8) for more in ((5, 5), ()))
+    weight = weight_of(6, 4, 3, 3)
+    assert run("conv", image, edge, weight, None, *window, *rest[1:]).shape == (0, 6, 5, 5)
+    assert run("linear", matrix, edge, weight_of(6, 4), *rest).shape == (0, 6)
+    assert run("matmul", matrix, edge, matrix.t(), edge, edge).shape == (0, 0)
+    assert run("matmul", matrix.t(), edge, matrix, edge, edge).eq(3).all()
+    rows = run("quantize_rows", image.float(), QSpec(uint8, PerChannel(0)))
+    assert run("conv_rows", rows, weight, None, *window, None).shape == (0, 6, 5, 5)
