@@ -50,7 +50,7 @@ class Frozen:
         self.program = program
         self._bind = bind
         self._outer = Plan(program)
-        self._made: tuple[nn.Module, _Watch, Plan] | None = None
+        self._made: tuple[nn.Module, Watch, Plan] | None = None
 
     def takes(self, given: Branch) -> bool:
         """Whether the program is for arguments of this kind."""
@@ -61,7 +61,7 @@ class Frozen:
         made = self._made
         if made is None or made[0] is not module or made[1].has_changed():
             tensors = {name: find(module, path) for name, path in self.program.parameters.items()}
-            watch = _Watch(module, self.program.parameters.values())
+            watch = Watch(module, self.program.parameters.values())
             made = self._made = (module, watch, self._plan(tensors))
         with torch.no_grad():
             return made[2].run(module, given, hook)
@@ -90,7 +90,7 @@ class Frozen:
         return Plan(rest, functions)
 
 
-class _Watch:
+class Watch:
     """Notices when a module on the way to some tensors, or one of them, is another or written to.
 
     Looked at before each run, so it is flat: entries of dicts, and version counters.

@@ -137,14 +137,21 @@ class Plan:
         return tensors
 
     def _put_inputs(self, slots: list[Any], given: Branch) -> None:
-        tensors = self._tensors(given)
-        for expected, tensor in zip(self.program.inputs, tensors, strict=True):
+        for expected, tensor in zip(self.program.inputs, self.checked(given), strict=True):
             slots[self._slots[expected.value.name]] = tensor
+
+    def checked(self, given: Branch) -> list[Tensor]:
+        """The tensors among the arguments, in the order of the inputs.
+
+        Raises ``ArgumentError`` or ``ArgumentTypeError`` for arguments that it was not made for.
+        """
+        tensors = self._tensors(given)
         shapes = tuple(tensor.shape for tensor in tensors)
         if shapes not in self._checked:
             names = [expected.value.name for expected in self.program.inputs]
             sizes.check(self.program.conditions, shapes, names)
             self._checked.add(shapes)
+        return tensors
 
 
 def find(module: nn.Module, path: str) -> Tensor:

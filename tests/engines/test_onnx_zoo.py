@@ -1,0 +1,80 @@
+"""Every kind of model, as an ONNX file in ONNX Runtime."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from halfstep.errors import ArgumentError
+from halfstep.graph.quantized import Execution
+from tests.engines.calibrated import calibrated, flat, in_float
+from tests.engines.running import onnx_model, reference, run_onnx
+from tests.graph.zoo_cases import WHOLE, made
+
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
+
+# ONNX's layer has no projection.
+UNSUPPORTED = {"lstm_projected"}
+FLOAT_TOLERANCE = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def _steps_of_attention() -> Iterator[None]:
+    """Torch's fused attention rounds differently, and is no part of a program."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    yield
+    torch.backends.mha.set_fastpath_enabled(True)
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in UNSUPPORTED])
+@pytest.mark.parametrize("opset", [13, 21])
+def test_float_models_compute_the_same(name: str, opset: int) -> None:
+    """On the example's size and on every other, up to the rounding of float32."""
+    case = WHOLE[name]
+    model = made(case)
+    calls = case.arguments()
+    plain = in_float(model, *calls[0])
+    written = onnx_model(plain.quantized, plain.module, opset)
+    for args, kwargs in calls:
+        with torch.no_grad():
+            expected = flat(
+                model(*(a.clone() if hasattr(a, "clone") else a for a in args), **kwargs)
+            )
+        found = run_onnx(written, plain.quantized, plain.given(args, kwargs))
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == other.shape
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=FLOAT_TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in WHOLE.items() if n not in UNSUPPORTED and not any(c.kwargs)]
+)
+def test_quantized_models_compute_what_the_formulas_say(name: str) -> None:
+    """Static int8: nearly all elements of ONNX Runtime equal the reference's."""
+    case = WHOLE[name]
+    calls = [args for args, _ in case.arguments()]
+    chosen = calibrated(made(case), *calls)
+    if not any(d.execution is not Execution.FLOAT for d in chosen.quantized.decisions.values()):
+        pytest.skip("nothing of it is quantized")
+    written = onnx_model(chosen.quantized, chosen.module)
+    for args in calls:
+        given = chosen.given(args)
+        expected = flat(reference(chosen.quantized, chosen.module, given))
+        found = run_onnx(written, chosen.quantized, given)
+        for one, other in zip(found, expected, strict=True):
+            step = max((e.scale for e in chosen.quantized.edges.values()), default=0.02)
+            off = (one.float() - other.float()).abs()
+            assert one.shape == other.shape
+            assert off.max() <= 4 * step
+            assert off.float().mean() <= step / 4
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+def test_what_onnx_lacks_is_named(name: str) -> None:
+    """An operator without a form is refused with its layer and a way out."""
+    case = WHOLE[name]
+    args, kwargs = case.arguments()[0]
+    plain = in_float(made(case), args, kwargs)
+    with pytest.raises(ArgumentError, match=r"proj_size.*Linear"):
+        onnx_model(plain.quantized, plain.module)
