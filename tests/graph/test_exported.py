@@ -51,8 +51,9 @@ def test_a_saved_program_is_a_model(tmp_path: Path) -> None:
     net = Net().eval()
     program = torch.export.export(net, (torch.randn(4, 1, 8, 8),), dynamic_shapes={"x": {0: BATCH}})
     model = model_of(through_a_file(program, tmp_path))
-    x = torch.randn(7, 1, 8, 8)
-    assert torch.equal(copy.deepcopy(model)(x)["y"], net(x)["y"])
+    for count in (1, 7):
+        x = torch.randn(count, 1, 8, 8)
+        assert torch.equal(copy.deepcopy(model)(x)["y"], net(x)["y"])
     assert dict(model.named_parameters()).keys() == dict(net.named_parameters()).keys()
     assert model.state_dict().keys() == net.state_dict().keys()
     assert not any(module.training for module in model.modules())

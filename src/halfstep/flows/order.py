@@ -7,6 +7,7 @@ from torch import nn
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.flows.engines import engine_named
 from halfstep.flows.layers import Recipe, as_recipe
+from halfstep.graph.capture import programs_of
 from halfstep.graph.engine import Engine
 from halfstep.spec import PerTensor, QDType, QSpec, Rule
 from halfstep.spec.recipe import Recipe as NamedRecipe
@@ -67,8 +68,9 @@ def _check_model(model: nn.Module) -> None:
 
 
 def is_ours(module: nn.Module) -> bool:
-    """Whether a module runs a program of ours in the place of its class's forward."""
-    return type(vars(module)["forward"]).__module__.startswith("halfstep.")
+    """Whether a module runs a program of ours that is no longer the float one."""
+    is_float = bool(programs_of(module))
+    return type(vars(module)["forward"]).__module__.startswith("halfstep.") and not is_float
 
 
 def _needs_data(rule: Rule) -> bool:

@@ -17,7 +17,7 @@ from halfstep.flows.parts import Part, drafts_of, normal, placed
 from halfstep.flows.result import Result
 from halfstep.flows.summary import Summary
 from halfstep.flows.watch import Watch, observe
-from halfstep.graph.capture import Region, capture
+from halfstep.graph.capture import Region, capture, programs_of
 from halfstep.graph.edges import Edge
 from halfstep.graph.product import install, put
 from halfstep.graph.program import Program
@@ -88,7 +88,12 @@ def traced(model: nn.Module, order: Order, run: Run) -> Preparation:
 
 
 def in_layers(model: nn.Module, order: Order) -> Preparation:
-    """The layers of a model as programs, without any data. Raises as ``traced``."""
+    """The layers of a model as programs, without any data. Raises as ``traced``.
+
+    A model that is a program already needs none to be seen as a whole.
+    """
+    if programs_of(model):
+        return traced(model, order, lambda whole: None)
     original = _original(model, order)
     with inference(original):
         drafts, regions = leaf_regions(original)

@@ -73,7 +73,8 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
     asked = order(model, recipe, has_data=batches is not None, engine=engine, inplace=inplace)
     if batches is None:
         preparation = in_layers(model, asked)
-        made = finished(preparation, [Calibrated(part) for part in preparation.parts], [_NO_DATA])
+        notes = [_NO_DATA] * preparation.by_layer
+        made = finished(preparation, [Calibrated(part) for part in preparation.parts], notes)
         return _repeatable(made, preparation)
     data = Data(batches, forward, max_batches, progress)
     preparation = traced(model, asked, data.run_first)

@@ -87,9 +87,8 @@ def capture(
     the model: stays Python, since its Python code depends on the values of a tensor...
     fc: 1 steps
     """
-    ready = getattr(vars(model).get("forward"), "programs", ())
-    if ready and all(isinstance(each, Program) for each in ready):
-        return Captured((Region("", tuple(ready)),))  # it has run programs from the start
+    if ready := programs_of(model):
+        return Captured((Region("", ready),))
     with torch.inference_mode(mode=False):
         work = copy.deepcopy(model)
         runner = run or partial(_run, args=args, kwargs=kwargs or {})
@@ -98,6 +97,12 @@ def capture(
             return Captured((whole,))
         parts = [module for module in work.modules() if module is not work]
         return Captured((whole, *_parts("", work, _called(work, parts, runner))))
+
+
+def programs_of(model: nn.Module) -> tuple[Program, ...]:
+    """The float programs that a model runs from the start, as one of ``torch.export`` does."""
+    found = tuple(getattr(vars(model).get("forward"), "programs", ()))
+    return found if all(isinstance(each, Program) for each in found) else ()
 
 
 def _run(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

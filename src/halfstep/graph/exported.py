@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -75,6 +76,9 @@ def model_of(exported: ExportedProgram) -> nn.Module:
     flat = _Whole(model, tree, _returned(exported))
     names = [leaf.name for leaf in leaves(tree) if isinstance(leaf, Value)]
     program = lower(exported, flat, names)
+    # A size of 1 runs as torch's own module runs it.
+    needed = tuple(each for each in program.conditions if not each.is_assumed)
+    program = replace(program, conditions=needed)
     check(program, model)
     _check_mode(program)
     vars(model)["forward"] = _Signed(signature)
