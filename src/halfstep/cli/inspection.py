@@ -8,11 +8,11 @@ from halfstep.cli.as_json import file_as_json
 from halfstep.cli.console import error_console, output_console, print_plain
 from halfstep.cli.detail import print_detail
 from halfstep.cli.progress import reading
-from halfstep.cli.selection import select
 from halfstep.cli.table import print_heading, print_table
 from halfstep.cli.view import TensorView, view_of
 from halfstep.errors import HalfstepError
 from halfstep.formats import StoredTensor, TensorFile, open_file
+from halfstep.formats.selection import select
 
 
 def inspect_files(paths: Sequence[Path], patterns: Sequence[str], *, as_json: bool) -> bool:

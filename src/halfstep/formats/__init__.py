@@ -3,10 +3,13 @@
 from halfstep.formats.files import load_model, load_tensors, open_file, open_model
 from halfstep.formats.model_file import ModelFile
 from halfstep.formats.model_save import save_model
+from halfstep.formats.quantize_file import FileReport, FileRow, quantize_file
 from halfstep.formats.save import save_tensors
 from halfstep.formats.stored import StoredTensor, TensorFile
 
 __all__ = [
+    "FileReport",
+    "FileRow",
     "ModelFile",
     "StoredTensor",
     "TensorFile",
@@ -14,6 +17,7 @@ __all__ = [
     "load_tensors",
     "open_file",
     "open_model",
+    "quantize_file",
     "save_model",
     "save_tensors",
 ]

@@ -19,14 +19,17 @@ from halfstep.formats.stored import StoredTensor, TensorFile
 from halfstep.formats.torch_checkpoint import is_checkpoint, open_checkpoint
 from halfstep.graph.engine import Engine
 
-ALLOWED: Final = "a safetensors file, or a checkpoint of torch.save (.pt, .pth)"
+ALLOWED: Final = (
+    "a file of hs.save, a safetensors file, a checkpoint of torch.save (.pt, .pth), a program of "
+    "torch.export (.pt2), or an ONNX model"
+)
 _HEAD_BYTES: Final = 512
 _NPY_MAGIC: Final = b"\x93NUMPY"
 _TAR_MAGIC: Final = slice(257, 262)
 
 
 def open_file(path: str | os.PathLike[str]) -> TensorFile:
-    """The tensors of a file, described but not read: a safetensors file or a torch checkpoint.
+    """The tensors of a file, described but not read: of any of the kinds that are ``ALLOWED``.
 
     Raises ``FileFormatError``, with the path, for anything else, and ``MissingFileError`` where
     there is no file; nothing in the file is executed.

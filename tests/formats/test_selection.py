@@ -2,8 +2,8 @@
 
 import pytest
 
-from halfstep.cli.selection import select
 from halfstep.errors import ArgumentError
+from halfstep.formats.selection import select
 
 NAMES = ["conv1.weight", "conv1.bias", "fc.weight", "odd[0]"]
 
