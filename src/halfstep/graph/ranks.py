@@ -10,6 +10,7 @@ from halfstep.graph.trees import Value, leaves
 
 # Words in the names of operators whose result has as many dimensions as their first argument.
 _ALIKE = (
+    *("hardswish", "prelu", "type_as", ".to.", "aten.cat.default"),
     *("batch_norm", "clone", "contiguous", "conv", "dropout", "group_norm", "instance_norm"),
     *("layer_norm", "linear", "pad", "slice", "softmax", "transpose", "upsample", "avg_pool"),
     *("max_pool1d.default", "max_pool2d.default", "max_pool3d.default"),
@@ -44,7 +45,7 @@ def _rank_of(step: Step, known: Mapping[str, int]) -> int | None:
         return len(step.args[1])
     if step.op == "aten.flatten.using_ints" and step.args[1:] in ((1,), (1, -1)):
         return 2
-    first = step.args[0] if step.args else None
+    first = next(leaves(step.args), None)
     before = known.get(first.name) if isinstance(first, Value) else None
     return None if before is None else _after(step, before, known)
 
@@ -62,10 +63,12 @@ def _after(step: Step, before: int, known: Mapping[str, int]) -> int | None:
 
 def _reduced(step: Step, before: int) -> int | None:
     """A reduction over some dimensions, which it keeps as ones or drops."""
-    dims, keep = step.args[1], step.args[2:3] == (True,)
-    if keep or not dims:
-        return before if keep else None
-    return before - (len(dims) if isinstance(dims, tuple) else 1)
+    dims = step.args[1] if len(step.args) > 1 else ()
+    if step.args[2:3] == (True,):
+        return before
+    if isinstance(dims, int):
+        return before - 1
+    return before - len(dims) if dims else None
 
 
 def _of_pointwise(step: Step, known: Mapping[str, int]) -> int | None:
