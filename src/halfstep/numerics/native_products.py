@@ -142,7 +142,7 @@ class Product:
     ) -> None:
         """Prepare everything that does not depend on the values of x."""
         self._geometry, self._dtype = geometry, finish.dtype
-        self._outputs = packed.outputs * packed.groups
+        self._outputs, self._ndim = packed.outputs * packed.groups, len(geometry.kernel) + 2
         # Signed codes are made unsigned by adding 128.
         zero_point = x.zero_point + (128 if x.dtype == torch.int8 else 0)
         start = packed.sums * -zero_point
@@ -181,6 +181,8 @@ class Product:
 
     def conv(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """x (N, C, ...) to (N, O, ...), channels innermost; floats are contiguous."""
+        if x.ndim != self._ndim:  # a sample without a batch
+            return self.conv(x[None], None if residual is None else residual[None])[0]
         shape, sizes, out_sizes = self._places.get(x.shape) or self._place(x.shape)
         source, out = dense(x), empty_dense(shape, self._dtype)
         held = None if residual is None else dense(residual)

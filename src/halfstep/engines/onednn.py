@@ -1,0 +1,128 @@
+"""oneDNN's int8 convolutions and linear layers, as PyTorch ships them, on plain tensors.
+
+They compute docs/numerics.md's formula where the processor has the instructions for it; whether it
+does is asked of numbers, in ``probe``. Activations are uint8: signed ones are shifted by 128 in
+value and zero point, which is exact. Results are uint8 or float32.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from halfstep.numerics.native_codes import Codes, Finish
+
+Function: TypeAlias = Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A symmetric int8 weight (O, ...), the scale of each output or one for all, and the bias."""
+
+    codes: Tensor
+    scale: Tensor
+    bias: Tensor | None
+
+    def prepared(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Scale, zero point and bias as the operators take them."""
+        scale = self.scale.float().flatten().contiguous()
+        return scale, torch.zeros_like(scale, dtype=torch.int32), self.bias
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a convolution moves."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+
+def is_there() -> bool:
+    """Whether this PyTorch has oneDNN's operators."""
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qconv_pointwise")
+
+
+def _unsigned(x: Tensor) -> Tensor:
+    """Signed codes plus 128."""
+    return x.view(torch.uint8).bitwise_xor(128)
+
+
+def _operand(x: Codes) -> tuple[Callable[[Tensor], Tensor] | None, float, int]:
+    """What makes the codes unsigned, if anything, and their scale and zero point then."""
+    if x.dtype == torch.int8:
+        return _unsigned, x.scale, x.zero_point + 128
+    return None, x.scale, x.zero_point
+
+
+def _output(finish: Finish) -> tuple[float, int, torch.dtype]:
+    return finish.scale, finish.zero_point, finish.dtype
+
+
+def _bounds(finish: Finish) -> tuple[Any, Any] | None:
+    """What results have to be clamped to, or None: oneDNN's own bounds are those of uint8."""
+    if finish.dtype == torch.float32:
+        unbounded = (finish.lo, finish.hi) == (float("-inf"), float("inf"))
+        return None if unbounded else (finish.lo, finish.hi)
+    return None if (finish.qmin, finish.qmax) == (0, 255) else (finish.qmin, finish.qmax)
+
+
+def _finished(function: Function, x: Codes, finish: Finish) -> Function:
+    """The function of x as it comes, with results as they should be."""
+    unsigned, bounds = _operand(x)[0], _bounds(finish)
+    floats = finish.dtype == torch.float32
+    if unsigned is None and bounds is None and not floats:
+        return function
+
+    def run(x: Tensor, *rest: Tensor) -> Tensor:
+        y = function(x if unsigned is None else unsigned(x), *rest)
+        if bounds is not None:
+            y = y.clamp_(*bounds)
+        return y.contiguous() if floats else y
+
+    return run
+
+
+def conv(
+    weights: Weights, window: Window, x: Codes, residual: Codes | None, finish: Finish
+) -> Function | None:
+    """A function of x (and the residual), or None for formats and shapes that are not served."""
+    if finish.dtype == torch.int8 or not is_there():
+        return None
+    _, scale, zero_point = _operand(x)
+    sides = (list(window.stride), list(window.padding), list(window.dilation), window.groups)
+    w_scale, w_zero_point, bias = weights.prepared()
+    packed = torch.ops.onednn.qconv_prepack(weights.codes, w_scale, scale, zero_point, *sides)
+    rest = (packed, w_scale, w_zero_point)
+    then = (bias, *sides, *_output(finish))
+    if residual is None:
+        plain = torch.ops.onednn.qconv_pointwise.default
+        return _finished(
+            lambda x: plain(x, scale, zero_point, *rest, *then, "none", [], ""), x, finish
+        )
+    if weights.codes.ndim != 4 or residual.dtype != finish.dtype:
+        return None
+    sum_up = torch.ops.onednn.qconv2d_pointwise.binary
+    after: tuple[Any, ...] = (residual.scale, residual.zero_point, "sum", 1.0, "none", [], "")
+
+    def run(x: Tensor, held: Tensor) -> Tensor:
+        # The sum is written over the residual, which others may read as well.
+        accumulator = torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
+        return cast("Tensor", sum_up(x, scale, zero_point, *rest, accumulator, *then, *after))
+
+    return _finished(run, x, finish)
+
+
+def linear(weights: Weights, x: Codes, finish: Finish) -> Function | None:
+    """A function of x, or None for formats that are not served."""
+    if finish.dtype == torch.int8 or not is_there():
+        return None
+    _, scale, zero_point = _operand(x)
+    w_scale, w_zero_point, bias = weights.prepared()
+    packed = torch.ops.onednn.qlinear_prepack(weights.codes, None)
+    run = torch.ops.onednn.qlinear_pointwise.default
+    rest: tuple[Any, ...] = (packed, w_scale, w_zero_point, bias, *_output(finish), "none", [], "")
+    return _finished(lambda x: run(x, scale, zero_point, *rest), x, finish)
