@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from halfstep.errors import ArgumentTypeError
 from halfstep.graph.edges import Edge
 from halfstep.graph.engine import Engine, Runnable
 from halfstep.graph.product import Forward
@@ -24,7 +25,10 @@ _CODES = "_q"
 
 def floats(output: Any) -> list[Tensor]:
     """The float tensors in what a model returns."""
-    found = leaves(split(output))
+    try:
+        found = leaves(split(output))
+    except ArgumentTypeError:  # packed sequences
+        found = iter(tree_leaves(output))
     return [leaf for leaf in found if isinstance(leaf, Tensor) and leaf.is_floating_point()]
 
 

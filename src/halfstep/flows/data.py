@@ -57,10 +57,12 @@ class Data:
         """Run the model on all batches, and keep them with what it returns."""
         room = MOST_BYTES
         for batch in steps(self._every(), "calibrating", progress=self.progress):
-            copied = tree_map_only(Tensor, Tensor.clone, batch)  # a model may change its input
+            room -= sum(one.nbytes for one in _tensors(batch))
+            # Cloned, since a model may change its input.
+            copied = tree_map_only(Tensor, Tensor.clone, batch) if room > 0 else None
             expected = floats(self.run(model, batch))
             self.count += 1
-            room -= sum(one.nbytes for one in (*_tensors(copied), *expected))
+            room -= sum(one.nbytes for one in expected)
             if room > 0:
                 self.kept.append((copied, expected))
 

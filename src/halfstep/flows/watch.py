@@ -137,7 +137,7 @@ class Observed:
     def __init__(self, module: nn.Module, parts: list[Part]) -> None:
         self.module = module
         self.watches = [Watch(part) for part in parts]
-        self.signature = inspect.signature(module.forward)
+        self.__signature__ = inspect.signature(module.forward)
 
     @property
     def observers(self) -> dict[str, Observer]:
@@ -151,7 +151,7 @@ class Observed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program for this kind of arguments."""
-        given = arguments(self.signature, args, kwargs)
+        given = arguments(self.__signature__, args, kwargs)
         fitting = [watch for watch in self.watches[:-1] if watch.plan.takes(given)]
         return (*fitting, self.watches[-1])[0].run(self.module, given)
 

@@ -270,4 +270,11 @@ def observers_in(model: nn.Module) -> dict[str, Observer]:
     """The observers of a model by name. Raises ``ArgumentTypeError`` for what is no module."""
     if not isinstance(model, nn.Module):
         raise ArgumentTypeError(f"model is a {type(model).__name__}: give a torch.nn.Module")
-    return {name: module for name, module in model.named_modules() if isinstance(module, Observer)}
+    found: dict[str, Observer] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Observer):
+            found[name] = module
+        # A prepared module runs a program, and its observers are with that.
+        inside = getattr(vars(module).get("forward"), "observers", {})
+        found |= {f"{name}.{value}" if name else value: one for value, one in inside.items()}
+    return found
