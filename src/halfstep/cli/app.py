@@ -2,19 +2,21 @@
 
 import os
 import sys
+import warnings
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from halfstep.cli.console import error_console, print_plain
 from halfstep.cli.info import print_info
 from halfstep.cli.inspection import inspect_files
-from halfstep.errors import HalfstepError
+from halfstep.cli.verbs import bench, demo, export, quantize
+from halfstep.errors import HalfstepError, HalfstepWarning
 
-EXIT_NO_OUTPUT: Final = 1
+EXIT_FAILED: Final = 1
 EXIT_BAD_INPUT: Final = 2
 
 app = typer.Typer(
@@ -28,31 +30,41 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command; what the user got wrong is one line on stderr and exit code 2.
+    """Run the command; what goes wrong is one line on stderr and exit code 1.
 
-    Output that cannot be written is one line and exit code 1; a reader that closed the pipe, as
-    ``head`` does, is exit code 1 without a word.
+    Options that make no sense are exit code 2, as is a file that ``inspect`` cannot show; a reader
+    that closed the pipe, as ``head`` does, is exit code 1 without a word.
     """
     try:
         _run()
     except HalfstepError as error:
         print_plain(f"halfstep: {error}", error_console())
-        sys.exit(EXIT_BAD_INPUT)
+        sys.exit(EXIT_FAILED)
     except OSError as error:  # files that cannot be read are HalfstepErrors: this is the output
         _drop_output()
         if not isinstance(error, BrokenPipeError):
-            reason = error.strerror or error
+            where = f"{error.filename}: " if error.filename else ""
+            reason = f"{where}{error.strerror or error}"
             print_plain(f"halfstep: cannot write output: {reason}", error_console())
-        sys.exit(EXIT_NO_OUTPUT)
+        sys.exit(EXIT_FAILED)
 
 
 def _run() -> None:
     if isinstance(sys.stdout, TextIOWrapper):  # names may hold what the terminal's encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app()
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", HalfstepWarning)
+            warnings.showwarning = _print_warning
+            app()
     finally:
         sys.stdout.flush()  # here, since Python tells of a failure at exit in lines of its own
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """What Halfstep warns of is a line; what others tell their own developers is not shown."""
+    if issubclass(category, HalfstepWarning):
+        print_plain(f"halfstep: warning: {message}", error_console())
 
 
 def _drop_output() -> None:
@@ -84,7 +96,8 @@ def _options(
 @app.command()
 def inspect(
     file: Annotated[
-        list[Path], typer.Argument(help="Safetensors files, or checkpoints of torch.save.")
+        list[Path],
+        typer.Argument(help="Models of hs.save, safetensors, .pt, .pth, .pt2 or ONNX files."),
     ],
     tensor: Annotated[
         list[str] | None,
@@ -102,3 +115,7 @@ def inspect(
 def info() -> None:
     """Show versions, the processor, the kernels in use and the engines found."""
     print_info()
+
+
+for verb in (quantize, bench, export, demo):
+    app.command()(verb)
