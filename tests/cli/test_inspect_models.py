@@ -85,7 +85,7 @@ def test_an_onnx_model_shows_its_integers(
     onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
     code, out, err = run(monkeypatch, capsys, tmp_path / "m.onnx", "--tensor", "w")
     assert (code, err) == (0, "")
-    assert "  1 nodes: 1 DequantizeLinear" in out
+    assert "  nodes: 1, of them 1 DequantizeLinear" in out
     assert "  per channel, axis 0; stands for float32" in out
     assert "w_scale" not in out
 
@@ -100,5 +100,7 @@ def test_an_exported_program_shows_its_tensors(
         torch.export.save(program, tmp_path / "m.pt2")
     code, out, err = run(monkeypatch, capsys, tmp_path / "m.pt2")
     assert (code, err) == (0, "")
-    assert f"{tmp_path / 'm.pt2'}: torch.export\n  model: 1 nodes: none of them quantizes" in out
+    assert (
+        f"{tmp_path / 'm.pt2'}: torch.export\n  model: nodes: 1, of them none that quantizes" in out
+    )
     assert "weight   (3, 4)   float32" in out

@@ -1,6 +1,7 @@
 """save_model and load_model: the same bits, names and objects, and no code of the model's class."""
 
 import copy
+import dataclasses
 import inspect
 import json
 import pickle
@@ -15,10 +16,10 @@ from halfstep.errors import ArgumentError, ArgumentTypeError, FileFormatError
 from halfstep.formats import load_model, load_tensors, open_model, save_model
 from halfstep.formats.rebuilt import LoadedModule
 from halfstep.graph.capture import capture
-from halfstep.graph.product import product
+from halfstep.graph.product import install, product
 from halfstep.spec import PerChannel, QSpec, Rule, int8
 from halfstep.spec.recipe import Recipe
-from halfstep.tensor import QTensor
+from halfstep.tensor import QTensor, quantize
 from tests.formats.stored_models import Net, Odd, ReferenceEngine, by_hand
 from tests.graph.test_zoo import assert_same_on_all, cloned
 from tests.graph.zoo_cases import PARTS, WHOLE, made
@@ -131,6 +132,47 @@ def test_shared_things_stay_shared(tmp_path: Path) -> None:
     assert [first.weight.requires_grad, last.weight.requires_grad] == [True, False]
     assert "1.weight" not in load_tensors(tmp_path / "m.halfstep")
     assert set(loaded.state_dict()) == set(model.state_dict())
+
+
+class Holder(nn.Module):
+    """Reads a tensor that is neither a parameter nor a buffer, and one with an odd name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = torch.arange(3.0)
+        self.register_parameter("odd:scale", nn.Parameter(torch.ones(3)))
+        self.register_parameter("none", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3)."""
+        return x * getattr(self, "odd:scale") + self.offset + torch.tensor([1.0, 2.0, 4.0])
+
+
+@pytest.mark.parametrize("with_class", [False, True])
+def test_every_tensor_that_a_program_reads_is_there(tmp_path: Path, *, with_class: bool) -> None:
+    """Attributes and constants too, quantized ones as such."""
+    model, x = Holder().eval(), torch.ones(2, 3)
+    twin = product(model, capture(model, (x,)))
+    (program,) = vars(twin)["forward"].programs
+    name, constant = next(iter(program.constants.items()))
+    changed = {name: quantize(constant, int8, scale=1.0, zero_point=0)}
+    install(twin, {"": [dataclasses.replace(program, constants=changed)]})
+    save_model(tmp_path / "m.halfstep", twin)
+    loaded = load_model(tmp_path / "m.halfstep", Holder() if with_class else None)
+    assert torch.equal(loaded(x), model(x))
+    assert torch.equal(loaded.offset, model.offset)
+    assert loaded.get_parameter("odd:scale").requires_grad
+    assert loaded.none is None
+    assert isinstance(vars(loaded)["forward"].programs[0].constants[name], QTensor)
+
+
+def test_a_module_keeps_its_own_lists_of_parameters(tmp_path: Path) -> None:
+    """The float code of a recurrent layer reads what was loaded."""
+    model, x = nn.GRU(3, 4).eval(), torch.ones(5, 3)
+    save_model(tmp_path / "m.halfstep", product(model, capture(model, (x,))))
+    loaded = load_model(tmp_path / "m.halfstep", nn.GRU(3, 4))
+    assert all(a is b for a, b in zip(loaded._flat_weights, loaded.parameters(), strict=True))
+    assert torch.equal(nn.GRU.forward(loaded, x)[0], model(x)[0])
 
 
 def test_the_file_says_what_it_is(net: nn.Module, tmp_path: Path) -> None:

@@ -146,7 +146,11 @@ HOSTILE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no tensor": (modules(ROOT | {"parameters": {"w": "nowhere"}}), "which is not there"),
     "no names": (modules(ROOT | {"parameters": {"w": 3}}), "no names and entries"),
     "dunder": (modules(ROOT | {"attributes": {"__class__": "offset"}}), "no names and entries"),
-    "own state": (modules(ROOT | {"attributes": {"_parameters": "offset"}}), "no tensor of"),
+    "own state": (modules(ROOT | {"attributes": {"_parameters": "offset"}}), "no names and"),
+    "own list": (modules(ROOT | {"parameters": {"_buffers": "offset"}}), "no names and entries"),
+    "no name": (modules(ROOT | {"parameters": {"": "offset"}}), "no names and entries"),
+    "method": (modules(ROOT | {"attributes": {"forward": "nowhere"}}), "which is not there"),
+    "integers": (modules(ROOT | {"parameters": {"a": "offset:scale"}}), "which is not there"),
     "more": (modules(ROOT | {"hooks": {}}), "a module is not readable"),
     "signature": (
         lambda about: (

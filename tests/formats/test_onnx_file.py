@@ -143,7 +143,7 @@ def test_weights_of_operators(tmp_path: Path) -> None:
         "later": QSpec(int8, PerTensor()),
     }
     assert opened.about[1] == (
-        "7 nodes: 1 DynamicQuantizeLinear, 1 QLinearConv, 1 QLinearMatMul, 1 MatMulInteger"
+        "nodes: 7, of them 1 DynamicQuantizeLinear, 1 QLinearConv, 1 QLinearMatMul, 1 MatMulInteger"
     )
     assert load_tensors(tmp_path / "m.onnx")["later"].dequantize().unique().tolist() == [0.125]
 

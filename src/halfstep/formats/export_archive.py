@@ -191,7 +191,8 @@ def _about(name: str, model: Mapping[str, Any], calls: list[Call]) -> list[str]:
     counts = Counter(call.quantizing for call in calls if call.quantizing)
     quantized = ", ".join(f"{count} {op}" for op, count in counts.items())
     version = str(model.get("torch_version", "an unknown version"))[:50]
-    return [f"{name}: {len(calls)} nodes: {quantized or 'none of them quantizes'}; torch {version}"]
+    found = quantized or "none that quantizes"
+    return [f"{name}: nodes: {len(calls)}, of them {found}; torch {version}"]
 
 
 _STRIDED: Final = 7

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from halfstep.errors import FileFormatError
 
 MAX_MODULE_DEPTH: Final = 200
+# What a module is made of; a tensor of such a name would take its place.
+_TAKEN: Final = frozenset({*vars(nn.Module()), *dir(object), "_original_class"})
 _TABLES: Final = ("parameters", "buffers", "attributes")
 
 
@@ -96,7 +98,7 @@ def _table(plain: Any, path: str) -> dict[str, str | None]:
     is_table = isinstance(plain, dict) and all(
         entry is None or isinstance(entry, str) for entry in plain.values()
     )
-    if not is_table or any("." in name or name.startswith("__") for name in plain):
+    if not is_table or any(not name or "." in name or name in _TAKEN for name in plain):
         raise FileFormatError(f"the tensors of module {path[:100]!r} are no names and entries")
     table: dict[str, str | None] = plain
     return table

@@ -94,7 +94,7 @@ def _about(model: _Proto, nodes: list[Node]) -> tuple[str, ...]:
     producer = f"{model.producer_name} {model.producer_version}".strip() or "an unnamed program"
     return (
         f"opset {opsets}; written by {producer}",
-        f"{len(nodes)} nodes: {quantized or 'none of them quantizes'}",
+        f"nodes: {len(nodes)}, of them {quantized or 'none that quantizes'}",
     )
 
 

@@ -105,8 +105,9 @@ def _put_tensors(module: nn.Module, record: ModuleRecord, wrap: _Wrapped) -> Non
         return
     for name, entry in record.parameters.items():
         trains = name in record.trainable
-        parameter = None if entry is None else wrap.parameter(entry, trains=trains)
-        module._parameters[name] = parameter
+        module._parameters[name] = None
+        if entry is not None:  # not past the module, which may keep lists of its parameters
+            setattr(module, name, wrap.parameter(entry, trains=trains))
     for name, entry in record.buffers.items():
         module._buffers[name] = None if entry is None else wrap.load(entry)
     module._non_persistent_buffers_set.update(record.transient)
