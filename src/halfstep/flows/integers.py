@@ -37,7 +37,6 @@ class Integers:
         Raises ``NonFiniteError`` that names the parameter.
         """
         constants = dict(part.program.constants)
-        clashes: dict[str, str] = {}
         for name, spec in part.placement.weights.items():
             if name in constants:
                 constants[name] = self._quantized(constants[name], spec, name)
@@ -46,12 +45,9 @@ class Integers:
             before = find(model, path)
             if id(before) not in self._made:
                 self._made[id(before)] = self._quantized(before, spec, path)
-            self.tensors[path] = made = self._made[id(before)]
-            if made.spec != spec.normalized(made.ndim):
-                clashes[name] = f"another layer keeps its weight {path} as {made.spec}"
+            self.tensors[path] = self._made[id(before)]
         program = replace(part.program, constants=constants)
-        placement = replace(part.placement, decisions=_decisions(part, clashes))
-        self.parts.append(replace(part, program=program, placement=placement))
+        self.parts.append(replace(part, program=program))
 
     def placement(self, model: nn.Module, part: Part) -> Placement:
         """A part's placement with all weights that are integers in the end, whoever asked."""
@@ -61,7 +57,7 @@ class Integers:
             made = self._made.get(id(find(model, part.at(name))))
             if made is not None:
                 found[name] = made.spec
-        return replace(part.placement, weights=found)
+        return replace(part.placement, weights=found, decisions=_decisions(part, found, model))
 
     def put_in(self, model: nn.Module) -> None:
         """Put the integers in the place of the floats, for all that share them."""
@@ -106,14 +102,22 @@ def _dead(made: QTensor) -> list[int]:
     return positions
 
 
-def _decisions(part: Part, clashes: Mapping[str, str]) -> dict[str, Decision]:
-    """The decisions, without those on steps that read one of the weights as they do not want it."""
+def _decisions(part: Part, found: Mapping[str, QSpec], model: nn.Module) -> dict[str, Decision]:
+    """The decisions; a step whose weight another layer keeps in another format is left in float."""
     decided = dict(part.placement.decisions)
     for step in part.program.steps:
-        for value in step.reads():
-            if value.name in clashes and decided[step.name].execution is not Execution.FLOAT:
-                decided[step.name] = Decision(Execution.FLOAT, clashes[value.name])
+        wanted = decided[step.name].weight
+        for name in {value.name for value in step.reads()} & found.keys():
+            spec = found[name]
+            if wanted is not None and wanted.normalized(_ndim(part, name, model)) != spec:
+                why = f"another layer keeps its weight {name} as {spec}"
+                decided[step.name] = Decision(Execution.FLOAT, why)
     return decided
+
+
+def _ndim(part: Part, name: str, model: nn.Module) -> int:
+    constant = part.program.constants.get(name)
+    return (find(model, part.at(name)) if constant is None else constant).ndim
 
 
 def guard_loading(model: nn.Module) -> None:

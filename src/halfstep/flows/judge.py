@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from torch import nn
 
+from halfstep.engines import by_name
 from halfstep.errors import HalfstepWarning
 from halfstep.flows.compare import Noise, against_reference, edge_noise
 from halfstep.flows.data import Data
-from halfstep.flows.engines import engine_named
 from halfstep.flows.result import Result
 from halfstep.flows.watch import Watch
 from halfstep.graph.engine import Engine
@@ -30,7 +30,7 @@ def accuracy(result: Result, data: Data) -> Result:
 
 def equality(result: Result, data: Data, engine: Engine, *, everywhere: bool) -> Result:
     """The result, with how its engine compares with the reference, on one sample or on all data."""
-    twin, difference = against_reference(result.model, engine, engine_named("reference"))
+    twin, difference = against_reference(result.model, engine, by_name("reference"))
     if everywhere:
         for _ in data.run_kept(twin):
             pass

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from halfstep.engines import by_name
 from halfstep.errors import ArgumentError, ArgumentTypeError
-from halfstep.flows.engines import engine_named
 from halfstep.flows.layers import Recipe, as_recipe
 from halfstep.graph.capture import programs_of
 from halfstep.graph.engine import Engine
@@ -49,7 +49,12 @@ def order(
             "on data: give batches, or use dynamic_int8() or weight_only()"
         )
     why = f"chosen since {'batches' if has_data else 'no batches'} were given" if chosen else ""
-    return Order(recipe=rules, engine=engine_named(engine), why=why, inplace=inplace)
+    return Order(
+        recipe=rules,
+        engine=by_name(engine) if isinstance(engine, str) else engine,
+        why=why,
+        inplace=inplace,
+    )
 
 
 def _check_model(model: nn.Module) -> None:
