@@ -1,7 +1,10 @@
 """The user's verbs, as short scripts over the rooms below."""
 
+from halfstep.flows import ptq as ptq
 from halfstep.flows.calibrate import calibrate as calibrate
+from halfstep.flows.coverage import Coverage as Coverage
 from halfstep.flows.quantizers import Quantizer as Quantizer
+from halfstep.flows.result import Result as Result
 from halfstep.flows.sensitivity import Sensitivity as Sensitivity
 from halfstep.flows.sensitivity import sensitivity as sensitivity
 from halfstep.flows.simulate import simulate as simulate

@@ -1,5 +1,6 @@
 """What format a tensor has: frozen data, no tensor values."""
 
+from halfstep.spec import recipes
 from halfstep.spec.capabilities import Capabilities
 from halfstep.spec.dtypes import (
     QDType,
@@ -23,6 +24,7 @@ from halfstep.spec.dtypes import (
 )
 from halfstep.spec.granularity import Granularity, PerChannel, PerGroup, PerTensor, PerToken
 from halfstep.spec.qspec import QSpec
+from halfstep.spec.recipe import Recipe
 from halfstep.spec.rule import Rule
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "PerToken",
     "QDType",
     "QSpec",
+    "Recipe",
     "Rule",
     "int2",
     "int3",
@@ -44,6 +47,7 @@ __all__ = [
     "int8",
     "int16",
     "int32",
+    "recipes",
     "uint2",
     "uint3",
     "uint4",
