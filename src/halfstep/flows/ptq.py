@@ -1,4 +1,11 @@
-"""Quantize a model after training: in one call, or in two around one's own data loop."""
+"""Quantize a model after training: in one call, or in two around one's own data loop.
+
+>>> import halfstep as hs, torch
+>>> model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+>>> result = hs.ptq.quantize(model, torch.randn(64, 8))
+>>> result.model[0].weight.int_repr().dtype
+torch.int8
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +35,10 @@ from halfstep.graph.engine import Engine
 _CHECKS = ("one", "all", "none")
 # Where a prepared model keeps what convert needs.
 _PREPARATION = "halfstep_preparation"
-_NO_DATA = "without data only layers are seen: functions between them run in float"
+_NO_DATA = (
+    "without data only layers are seen: functions between them, and layers that are called in "
+    "unusual ways, as with packed sequences, run in float"
+)
 
 
 def quantize(  # noqa: PLR0913  (one call is the whole flow)
