@@ -39,7 +39,14 @@ class Given:
         w = self.weight
         if w is None or not self._is_known or w.int_repr().dtype not in (torch.int8, torch.uint8):
             return False
-        return constant_along(w, *(dim for dim in range(w.ndim) if dim != self.outputs))
+        summed = [dim for dim in range(w.ndim) if dim != self.outputs]
+        return constant_along(w, *summed) and self._fits_32_bits(w)
+
+    def _fits_32_bits(self, w: QTensor) -> bool:
+        """Whether no sum of products with 8-bit activations leaves int32."""
+        steps = (w.int_repr().to(torch.int32) - w.zero_point).abs()
+        largest = steps.sum([dim for dim in range(w.ndim) if dim != self.outputs])
+        return largest.numel() == 0 or int(largest.max()) * 255 < 2**31
 
     def packed(self, groups: int) -> Packed | None:
         """The weight packed for our kernels."""

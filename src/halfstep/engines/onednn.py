@@ -86,6 +86,17 @@ def _finished(function: Function, x: Codes, finish: Finish) -> Function:
     return run
 
 
+def _with_batch(function: Function, ndim: int) -> Function:
+    """The function for a sample without a batch, too."""
+
+    def run(*tensors: Tensor) -> Tensor:
+        if tensors[0].ndim == ndim:
+            return function(*tensors)
+        return function(*(tensor[None] for tensor in tensors))[0]
+
+    return run
+
+
 def conv(
     weights: Weights, window: Window, x: Codes, residual: Codes | None, finish: Finish
 ) -> Function | None:
@@ -100,9 +111,8 @@ def conv(
     then = (bias, *sides, *_output(finish))
     if residual is None:
         plain = torch.ops.onednn.qconv_pointwise.default
-        return _finished(
-            lambda x: plain(x, scale, zero_point, *rest, *then, "none", [], ""), x, finish
-        )
+        given: tuple[Any, ...] = (scale, zero_point, *rest, *then, "none", [], "")
+        return _with_batch(_finished(lambda x: plain(x, *given), x, finish), weights.codes.ndim)
     if weights.codes.ndim != 4 or residual.dtype != finish.dtype:
         return None
     sum_up = torch.ops.onednn.qconv2d_pointwise.binary
@@ -113,7 +123,7 @@ def conv(
         accumulator = torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
         return cast("Tensor", sum_up(x, scale, zero_point, *rest, accumulator, *then, *after))
 
-    return _finished(run, x, finish)
+    return _with_batch(_finished(run, x, finish), 4)
 
 
 def linear(weights: Weights, x: Codes, finish: Finish) -> Function | None:
