@@ -1,4 +1,9 @@
-"""The recipes that most people want."""
+"""The recipes that most people want.
+
+>>> import halfstep as hs
+>>> hs.recipes.static_int8().with_rules(hs.Rule("fc", keep_float=True))[0]
+Rule('fc', keep_float=True)
+"""
 
 import torch
 
