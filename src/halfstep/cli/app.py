@@ -13,6 +13,7 @@ import typer
 from halfstep.cli.console import error_console, print_plain
 from halfstep.cli.info import print_info
 from halfstep.cli.inspection import inspect_files
+from halfstep.cli.outputs import UsageError
 from halfstep.cli.verbs import bench, demo, export, quantize
 from halfstep.errors import HalfstepError, HalfstepWarning
 
@@ -39,7 +40,7 @@ def main() -> None:
         _run()
     except HalfstepError as error:
         print_plain(f"halfstep: {error}", error_console())
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_BAD_INPUT if isinstance(error, UsageError) else EXIT_FAILED)
     except OSError as error:  # files that cannot be read are HalfstepErrors: this is the output
         _drop_output()
         if not isinstance(error, BrokenPipeError):
@@ -61,7 +62,9 @@ def _run() -> None:
         sys.stdout.flush()  # here, since Python tells of a failure at exit in lines of its own
 
 
-def _print_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _print_warning(
+    message: Warning | str, category: type[Warning], *place: Any, **more: Any
+) -> None:
     """What Halfstep warns of is a line; what others tell their own developers is not shown."""
     if issubclass(category, HalfstepWarning):
         print_plain(f"halfstep: warning: {message}", error_console())
