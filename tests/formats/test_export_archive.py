@@ -202,6 +202,7 @@ def test_pickles_are_left_alone(saved: tuple[Decomposed, bytes], tmp_path: Path)
     assert not (tmp_path / "boom").exists()
 
 
+@pytest.mark.slow
 @given(
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=6),
     end=st.floats(0, 2),

@@ -63,7 +63,8 @@ def test_missing_empty_and_folder_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "empty.pt").touch()
     for name, text in (("no.pt", "no such file"), ("empty.pt", "is empty"), (".", "is a folder")):
         with pytest.raises(
-            FileFormatError, match=f"{text}: give a safetensors file, or a checkpoint"
+            FileFormatError,
+            match=f"{text}: give a file of hs.save, a safetensors file, a checkpoint",
         ):
             load_tensors(tmp_path / name)
 

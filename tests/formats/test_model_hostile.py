@@ -36,6 +36,7 @@ def assert_refused(path: Path, text: str = "") -> None:
     assert str(error.value).count(str(path)) == 1
 
 
+@pytest.mark.slow
 def test_truncated_files_are_refused(data: bytes, tmp_path: Path) -> None:
     """Cut anywhere: each byte of the start and the end, each 41st between."""
     path = tmp_path / "cut.halfstep"
@@ -47,6 +48,7 @@ def test_truncated_files_are_refused(data: bytes, tmp_path: Path) -> None:
     assert_refused(path)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_refused(data: bytes, tmp_path: Path) -> None:
     """In every byte of the file, header, checksum and tensors alike."""
     path, changed = tmp_path / "flipped.halfstep", bytearray(data)
@@ -57,6 +59,7 @@ def test_a_flipped_bit_is_refused(data: bytes, tmp_path: Path) -> None:
         changed[place] = data[place]
 
 
+@pytest.mark.slow
 @given(changes=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=9)), min_size=1, max_size=4))
 @THOROUGH
 def test_random_bytes_are_refused(
@@ -193,6 +196,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(picks=st.lists(st.floats(0, 0.999), min_size=1, max_size=9), value=JSON)
 @THOROUGH
 def test_any_value_anywhere_is_refused_or_read(

@@ -248,6 +248,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     assert opened.tensors["half"].load().tolist() == [1.0, -2.0]
 
 
+@pytest.mark.slow
 @given(
     changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=6),
     end=st.floats(0, 1),
