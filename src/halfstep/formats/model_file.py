@@ -95,7 +95,8 @@ class ModelFile:
     def about(self) -> tuple[str, ...]:
         """What the file is, in lines for people."""
         made = f" by {self.recipe_name}" if self.recipe_name else ""
-        seen = f", calibrated on {self.calibrated} batches" if self.calibrated else ""
+        plural = "" if self.calibrated == 1 else "es"
+        seen = f", calibrated on {self.calibrated} batch{plural}" if self.calibrated else ""
         engine = f", for the engine {self.engine}" if self.engine else ""
         steps = ", ".join(
             f"{path or 'the whole model'} ({_steps(region)} steps)"
