@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from halfstep.errors import ArgumentError
+from halfstep.errors import ArgumentError, HalfstepError
 from halfstep.flows.batches import Batches, Forward, as_batches, inference, run
 from halfstep.flows.compare import floats
 from halfstep.flows.progress import steps
@@ -77,9 +78,10 @@ class Data:
         batch = self.kept[0][0] if self.kept else self._first[0]
         sizes = {one.shape[0] if one.ndim else 0 for one in _tensors(batch)}
         if len(sizes) == 1 and sizes != {0} and not self.is_function:
-            self.run(model, tree_map_only(Tensor, lambda one: one[:1].clone(), batch))
-        else:
-            self.run(model, tree_map_only(Tensor, Tensor.clone, batch))
+            with suppress(HalfstepError):  # the first dimension may be none of a batch
+                self.run(model, tree_map_only(Tensor, lambda one: one[:1].clone(), batch))
+                return
+        self.run(model, tree_map_only(Tensor, Tensor.clone, batch))
 
     def _every(self) -> Iterable[Any]:
         return [None] if self.is_function else itertools.chain(self._first, self._rest)

@@ -120,14 +120,10 @@ def _convolution(module: nn.modules.conv._ConvNd, *, batched: bool) -> Program:
     x, ndim = Value("input"), len(module.kernel_size)
     parameters, weight, bias = _weight_and_bias(module)
     form = "padding" if isinstance(module.padding, str) else "default"
-    image = x if batched else Value("batch")
     options = (module.stride, module.padding, module.dilation, module.groups)
-    conv = Step("conv", f"aten.conv{ndim}d.{form}", (image, weight, bias, *options))
-    first = Step("batch", "aten.unsqueeze.default", (x, 0))
-    last = Step("image", "aten.squeeze.dim", (Value("conv"), 0))
-    steps = (conv,) if batched else (first, conv, last)
+    conv = Step("conv", f"aten.conv{ndim}d.{form}", (x, weight, bias, *options))
     given = Input(x, _dtype(module.weight), ndim + 1 + batched)
-    return _program(given, steps, parameters)
+    return _program(given, (conv,), parameters)
 
 
 def _attention(module: nn.MultiheadAttention) -> Program:

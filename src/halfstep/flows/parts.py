@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
+from halfstep.graph.batched import batched
 from halfstep.graph.capture import Captured
 from halfstep.graph.functional import functional
 from halfstep.graph.matching import Matcher
@@ -65,7 +66,7 @@ def normal(model: nn.Module, part: Part) -> Part:
     pure = functional(part.program, module)
     if pure.reasons:
         return replace(part, fixed=next(iter(pure.reasons.values())))
-    return replace(part, program=pads_absorbed(normalized(pure.program, module)))
+    return replace(part, program=batched(pads_absorbed(normalized(pure.program, module))))
 
 
 def placed(model: nn.Module, parts: Iterable[Part], recipe: Recipe) -> list[Part]:

@@ -124,7 +124,7 @@ def finished(
     quantized = [
         replace(each, part=part) for each, part in zip(calibrated, integers.parts, strict=True)
     ]
-    install(model, _programs(quantized), order.engine)
+    install(model, _programs(quantized), order.engine, lenient=preparation.by_layer)
     guard_loading(model)
     shown = integers.parts
     if preparation.by_layer:  # the other ways of calling a layer run alike

@@ -2,13 +2,13 @@
 
 import copy
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
 
-from halfstep.errors import ArgumentError
+from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.graph.capture import Captured
 from halfstep.graph.check import check
 from halfstep.graph.engine import Engine, Runnable
@@ -50,8 +50,12 @@ def install(
     model: nn.Module,
     parts: Mapping[str, Sequence[Program | Quantized]],
     engine: Engine | None = None,
+    *,
+    lenient: bool = False,
 ) -> None:
     """Let the modules of a model at these paths run programs; ``engine`` runs calibrated ones.
+
+    ``lenient`` modules run their own Python for arguments of a kind that no program takes.
 
     Raises ``ArgumentError`` when a program does not fit the model.
     """
@@ -61,7 +65,7 @@ def install(
             raise ArgumentError(f"the model has no module {path}, which was captured")
         for part in found:
             check(_program(part), modules[path])
-        modules[path].__dict__["forward"] = Forward(modules[path], found, engine)
+        modules[path].__dict__["forward"] = Forward(modules[path], found, engine, lenient=lenient)
 
 
 def put(model: nn.Module, path: str, value: Tensor) -> None:
@@ -90,16 +94,24 @@ class Forward:
         module: nn.Module,
         programs: Sequence[Program | Quantized],
         engine: Engine | None = None,
+        *,
+        lenient: bool = False,
     ) -> None:
         self.module = module
+        self.lenient = lenient
         self.programs = list(programs)
         self.engine = engine
         self.original = vars(module).get("forward")
 
     @cached_property
     def __signature__(self) -> inspect.Signature:
-        original = self.original or type(self.module).forward.__get__(self.module)
-        return inspect.signature(original)
+        return inspect.signature(self.python)
+
+    @property
+    def python(self) -> Callable[..., Any]:
+        """What the module's forward was before."""
+        own: Callable[..., Any] = type(self.module).forward.__get__(self.module)
+        return self.original or own
 
     @cached_property
     def plans(self) -> dict[bool, list[Runnable]]:
@@ -119,10 +131,19 @@ class Forward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program of the module's mode and of this kind of arguments."""
-        given = arguments(self.__signature__, args, kwargs)
+        try:
+            given = arguments(self.__signature__, args, kwargs)
+        except ArgumentTypeError:
+            if self.lenient:
+                return self.python(*args, **kwargs)
+            raise
         plans = self.plans[self.module.training]
-        fitting = next((plan for plan in plans[:-1] if plan.takes(given)), plans[-1])
-        return fitting.run(self.module, given)
+        sure = plans if self.lenient else plans[:-1]
+        fitting = next((plan for plan in sure if plan.takes(given)), None)
+        if fitting is None and self.lenient:
+            return self.python(*args, **kwargs)
+        return (fitting or plans[-1]).run(self.module, given)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: vars(self)[name] for name in ("module", "programs", "engine", "original")}
+        kept = ("module", "programs", "engine", "original", "lenient")
+        return {name: vars(self)[name] for name in kept}
