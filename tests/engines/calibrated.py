@@ -58,7 +58,7 @@ def calibrated(
     rules = list(static_int8() if rules is None else rules)
     decided = place(program, module, Matcher(rules, module))
     seen = _observed(program, module, [plain.given(args) for args in calls])
-    edges = _edges(decided, {name: torch.cat(values) for name, values in seen.items()})
+    edges = _edges(decided, seen)
     shapes = {name: tuple(values[0].shape) for name, values in seen.items()}
     _put_integers(program, module, decided)
     quantized = Quantized(program, edges, decided.decisions, decided.weights, shapes)
@@ -78,7 +78,7 @@ def _observed(program: Program, module: nn.Module, calls: list[Branch]) -> dict[
 
     def see(name: str, value: Any) -> None:
         if isinstance(value, Tensor):
-            seen.setdefault(name, []).append(value.float().reshape(-1))
+            seen.setdefault(name, []).append(value)
 
     for given in calls:
         for value, tensor in match(program.arguments, given):
@@ -88,10 +88,10 @@ def _observed(program: Program, module: nn.Module, calls: list[Branch]) -> dict[
     return seen
 
 
-def _edges(decided: Placement, seen: dict[str, Tensor]) -> dict[str, Edge]:
+def _edges(decided: Placement, seen: dict[str, list[Tensor]]) -> dict[str, Edge]:
     edges: dict[str, Edge] = {}
     for name, spec in decided.observe.items():
-        q = hs.quantize(seen[name], spec)
+        q = hs.quantize(torch.cat([value.float().reshape(-1) for value in seen[name]]), spec)
         edges[name] = Edge(spec, float(q.scale), int(q.zero_point))
     for name in decided.shared:
         root = name

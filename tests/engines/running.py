@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from halfstep.engines.onnx_model import model_proto
+from halfstep.engines.onnx_runtime import start
 from halfstep.engines.onnx_translate import translate
 from halfstep.graph.convert import convert
 from halfstep.graph.frozen import Frozen
@@ -34,15 +35,10 @@ def onnx_model(quantized: Quantized, module: nn.Module, opset: int | None = None
 
 def run_onnx(model: Any, quantized: Quantized, given: Branch) -> list[Tensor]:
     """The outputs of ONNX Runtime."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = start(model.SerializeToString(), 1)
     tensors = match(quantized.program.arguments, given)
-    found = session.run(None, {value.name: tensor.numpy() for value, tensor in tensors})
-    return [torch.as_tensor(array) for array in found]
+    by_name = {value.name: tensor for value, tensor in tensors}
+    return list(session([by_name[each.value.name] for each in quantized.program.inputs]))
 
 
 def reference(quantized: Quantized, module: nn.Module, given: Branch) -> Any:

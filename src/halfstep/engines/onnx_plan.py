@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from halfstep.engines.onnx_model import model_proto
 from halfstep.engines.onnx_names import output_names
-from halfstep.engines.onnx_translate import translate
+from halfstep.engines.onnx_translate import Translated, translate
 from halfstep.graph.frozen import Watch
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.run import Hook, Plan
@@ -60,7 +60,22 @@ class OnnxPlan:
         if made is None or made[:2] != (module, threads) or made[2].has_changed():
             with self._lock:
                 watch = Watch(module, self.program.parameters.values())
-                model = model_proto(translate(self._quantized, module, self._opset))
+                translated = translate(self._quantized, module, self._opset)
+                model = model_proto(translated)
                 session = self._start(model.SerializeToString(), threads)
+                session = _with_numbers(session, translated)
                 made = self._made = (module, threads, watch, session)
         return made[3]
+
+
+def _with_numbers(session: Session, translated: Translated) -> Session:
+    """The session, which returns numbers where the model does."""
+    if not translated.numbers:
+        return session
+    names = [name for name, *_ in translated.outputs]
+
+    def run(tensors: Sequence[Tensor]) -> list[Any]:
+        found = zip(names, session(tensors), strict=True)
+        return [t.item() if name in translated.numbers else t for name, t in found]
+
+    return run

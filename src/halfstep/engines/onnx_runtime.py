@@ -15,6 +15,8 @@ from halfstep.spec import Capabilities, int8, uint8
 
 # Errors only: it warns of every node that it has moved.
 _LOG_ERRORS = 3
+# Where weights alone are integers, it would round the activations to 8 bits by itself.
+_FLOAT_ACTIVATIONS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
 
 def require_onnxruntime() -> Any:
@@ -72,14 +74,19 @@ class OnnxRuntimeEngine:
         """The program made ready to run here."""
         require_onnx()
         require_onnxruntime()
-        return OnnxPlan(quantized, self.opset, _start)
+        return OnnxPlan(quantized, self.opset, start)
 
 
-def _start(model: bytes, threads: int) -> Session:
+def start(model: bytes, threads: int) -> Session:
+    """What runs the bytes of a model.
+
+    Raises ``MissingExtraError`` where onnxruntime is not installed.
+    """
     runtime = require_onnxruntime()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = _LOG_ERRORS
+    options.add_session_config_entry(*_FLOAT_ACTIVATIONS)
     session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [given.name for given in session.get_inputs()]
     wanted = [given.name for given in session.get_outputs()]

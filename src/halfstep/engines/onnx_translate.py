@@ -26,11 +26,15 @@ from halfstep.tensor import QTensor
 
 @dataclass(frozen=True)
 class Translated:
-    """A graph with its inputs and outputs: names, dtypes and sizes, by name where they vary."""
+    """A graph with its inputs and outputs: names, dtypes and sizes, by name where they vary.
+
+    numbers: the outputs that are Python numbers to the model.
+    """
 
     graph: QdqGraph
     inputs: tuple[tuple[str, torch.dtype, tuple[int | str, ...]], ...]
     outputs: tuple[tuple[str, torch.dtype, Shape], ...]
+    numbers: frozenset[str] = frozenset()
 
 
 def translate(quantized: Quantized, module: nn.Module, opset: int | None = None) -> Translated:
@@ -83,6 +87,7 @@ class _Writer:
             sizes = self.dimensions[name]
             shape = tuple(n if isinstance(n, int) else None for n in sizes)
             self.values[name] = Ref(name, torch_value(TorchName("dtype", given.dtype)), shape)
+        self.numbers: set[str] = set()
         self.names = [graph.fresh(name) for name, _ in self.outputs]
 
     def write(self, step: Step) -> None:
@@ -171,11 +176,13 @@ class _Writer:
         inputs = tuple(
             (name, self.values[name].dtype, sizes) for name, sizes in self.dimensions.items()
         )
-        return Translated(graph, inputs, tuple(found))
+        return Translated(graph, inputs, tuple(found), frozenset(self.numbers))
 
     def _output(self, name: str, output: tuple[str, Value]) -> tuple[str, torch.dtype, Shape]:
         """An output under its own name."""
         found = self._argument(output[1], None)
+        if isinstance(found, Number) or not isinstance(found, Ref):
+            self.numbers.add(name)
         if not isinstance(found, Ref):
             found = self.graph.constant(torch.tensor(found))
         if isinstance(found, Number):
