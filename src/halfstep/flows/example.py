@@ -67,14 +67,15 @@ def _named(forward: Forward, arguments: Any) -> dict[str, Any]:
 def _seen(part: Program | Quantized, given: Input) -> tuple[int, ...]:
     """The shape in calibration, of one sample where the program takes any number of them."""
     shape = part.shapes.get(given.value.name) if isinstance(part, Quantized) else None
-    if shape is None:
+    if shape is None or not isinstance(part, Quantized):
         raise ArgumentError(
             f"the shape of {given.value.name} is not known, since the model was quantized without "
             "data: give a shape or data"
         )
-    program = part.program if isinstance(part, Quantized) else part
-    fixed = any(one.compare == "==" and one.left[:1] == ("size",) for one in program.conditions)
-    return shape if fixed else (1, *shape[1:])
+    first = ("size", part.program.inputs.index(given), 0)
+    conditions = [one for one in part.program.conditions if one.compare == "=="]
+    fixed = any(one.left == first and isinstance(one.right, int) for one in conditions)
+    return shape if fixed or not shape else (1, *shape[1:])
 
 
 def _tensor(given: Input, shape: Sequence[int]) -> Tensor:
