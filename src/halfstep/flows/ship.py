@@ -6,7 +6,6 @@ import os
 from torch import nn
 
 from halfstep.engines import by_name
-from halfstep.engines.onnx_export import onnx_bytes
 from halfstep.errors import ArgumentError
 from halfstep.flows.deploy import model_in
 from halfstep.flows.result import Result
@@ -95,6 +94,9 @@ def export_onnx(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_onnx(result, f"{folder}/linear.onnx")
     """
+    # The translation is a fifth of the package, and few call it.
+    from halfstep.engines.onnx_export import onnx_bytes  # noqa: PLC0415
+
     place, model = as_path(path), model_in(quantized)
     content = onnx_bytes(_whole(model), model, opset)
     with replacing(place) as file:
