@@ -101,6 +101,29 @@ void run_contraction(const Contraction& c, Address x, Address residual, Address 
     contract(c, feed, threads);
 }
 
+// `addresses`: of a, b and the result; `sizes`: pairs, rows, inner, columns; `steps` of b: from pair
+// to pair, along the inner dimension, along the columns.
+void run_multiply(const Operand& a, const Operand& b, const Finish& finish,
+                  const std::array<Address, 3>& addresses,
+                  const std::array<std::int64_t, 4>& sizes, const Sizes& steps, int threads) {
+    Contraction c{};
+    c.x = a;
+    c.finish = finish;
+    const Pairs pairs{at<const std::uint8_t>(addresses[0]),
+                      at<const std::uint8_t>(addresses[1]),
+                      at<char>(addresses[2]),
+                      sizes[0],
+                      sizes[1],
+                      sizes[2],
+                      sizes[3],
+                      steps[0],
+                      steps[1],
+                      steps[2],
+                      b};
+    const nb::gil_scoped_release release;
+    multiply(c, pairs, threads);
+}
+
 // `places`: for each dimension the addresses of first, end and count.
 void run_pool(const Operand& x, const Finish& finish, Address codes, Address out,
               const std::array<std::array<Address, 3>, kSpace>& places, const Sizes& step,
@@ -175,6 +198,7 @@ void bind_integer(nb::module_& module) {
     module.def("meeting", [](int kind, const Operand& a, const Operand& b, const Finish& finish) {
         return Between{static_cast<Meeting>(kind), a, b, finish};
     });
+    module.def("multiply", run_multiply);
     module.def("pool", run_pool);
     module.def("mean", run_mean);
     module.def("between", run_between);

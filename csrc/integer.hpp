@@ -77,6 +77,16 @@ struct Feed {
     std::int64_t out_size[kSpace];
 };
 
+// Products of pairs of matrices, (rows, inner) and (inner, columns); b has any strides.
+struct Pairs {
+    const std::uint8_t* a;
+    const std::uint8_t* b;
+    char* out;
+    std::int64_t count, rows, inner, columns;
+    std::int64_t b_step, inner_step, column_step;
+    Operand b_codes;
+};
+
 // A share of a call: rows and blocks of outputs, and memory for a thread alone.
 struct Share {
     std::int64_t first_row, last_row;

@@ -9,6 +9,9 @@ namespace halfstep {
 // Rows or an image through a linear layer or convolution.
 void contract(const Contraction& contraction, const Feed& feed, int threads);
 
+// Products of matrices of codes; of the contraction, x, the finish and what is one everywhere count.
+void multiply(const Contraction& contraction, const Pairs& pairs, int threads);
+
 // Means or maxima of windows of `samples` channels-last images.
 void pool(const Windows& windows, const char* x, char* out, std::int64_t samples, int threads);
 

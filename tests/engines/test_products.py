@@ -188,3 +188,34 @@ def test_weights_per_group_are_left_to_the_formula() -> None:
     w = hs.quantize(torch.randn(8, 64), hs.QSpec(hs.int8, hs.PerGroup(1, 32), symmetric=True))
     args = (Run(codes((5, 64), edge())), edge(), w, None, None, None, None, UINT8)
     assert bound("linear", *args)[0] is None
+
+
+@needs_kernels
+@pytest.mark.parametrize("out", OUTS, ids=str)
+@pytest.mark.parametrize("b_edge", [edge(hs.uint8, SW, 9), edge(hs.int8, SW, 0)], ids=str)
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((5, 16), (16, 20)),
+        ((2, 3, 7, 18), (2, 3, 18, 5)),
+        ((2, 3, 30, 64), (3, 64, 33)),
+        ((4, 6), (2, 6, 3)),
+        ((9,), (9,)),
+        ((3, 4, 9), (9,)),
+        ((9,), (2, 9, 5)),
+        ((2, 0, 4), (2, 4, 3)),
+    ],
+)
+def test_products_of_codes(shapes: Any, b_edge: Any, out: Any) -> None:
+    """Any ranks and zero points, batches that broadcast, a transposed operand."""
+    torch.manual_seed(0)
+    for a_edge in X_EDGES:
+        for ties in (True, False):
+            a, b = (
+                codes(shapes[0], a_edge, near_ties=ties),
+                codes(shapes[1], b_edge, near_ties=ties),
+            )
+            assert_equal("matmul", Run(a), a_edge, Run(b), b_edge, out)
+    if b.ndim > 1:
+        turned = b.transpose(-1, -2).contiguous().transpose(-1, -2)
+        assert_equal("matmul", Run(a), a_edge, Run(turned), b_edge, out)

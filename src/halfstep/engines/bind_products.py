@@ -5,7 +5,7 @@ race. A weight that does not fit (per group, more than 8 bits) is left to the st
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,8 +15,9 @@ from halfstep.engines.race import Race
 from halfstep.engines.terms import Bounds, codes_of, finish_of
 from halfstep.graph.edges import Edge
 from halfstep.graph.frozen import Bound, Lookup
+from halfstep.graph.integer_ops import INTEGER
 from halfstep.numerics.native_codes import Codes, Finish, is_served
-from halfstep.numerics.native_products import Geometry, Packed, Product, pack
+from halfstep.numerics.native_products import Geometry, Multiply, Packed, Product, pack
 from halfstep.tensor import QTensor
 from halfstep.tensor.contraction import constant_along, operands_of
 
@@ -215,7 +216,28 @@ def conv_transpose_rows(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
     return _bound((row_product(given, geometry, groups, activation, is_conv=True),), rows)
 
 
+def matmul(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
+    """int.matmul; a vector is a row on the left and a column on the right."""
+    a, a_edge, b, b_edge, out = args
+    results = () if out is None else (out.storage,)
+    if not is_served(a_edge.storage, b_edge.storage, *results):
+        return None
+    kernel = Multiply(codes_of(a_edge), codes_of(b_edge), finish_of(out))
+
+    def run(a: Tensor, b: Tensor) -> Tensor:
+        left = a[None] if a.ndim == 1 else a
+        right = b[:, None] if b.ndim == 1 else b
+        y = kernel(left, right)
+        if y is None:
+            return cast("Tensor", INTEGER["int.matmul"](a, a_edge, b, b_edge, out))
+        y = y.squeeze(-2) if a.ndim == 1 else y
+        return y.squeeze(-1) if b.ndim == 1 else y
+
+    return Bound(run, (a, b))
+
+
 BINDERS = {
+    "int.matmul": matmul,
     "int.linear": linear,
     "int.conv": conv,
     "int.conv_transpose": conv_transpose,

@@ -128,6 +128,8 @@ def look_up(q: Tensor, table: Tensor) -> Tensor:
 
 def dense(x: Tensor) -> Tensor:
     """x with the channels (axis 1) innermost in memory: itself, or a copy."""
+    if x.ndim == 4 and 1 < x.shape[1] <= 4 and x.is_contiguous():  # images: twice as fast
+        return torch.stack(x.unbind(1), -1).permute(0, 3, 1, 2)
     if x.ndim in CHANNELS_LAST:
         return x.contiguous(memory_format=CHANNELS_LAST[x.ndim])
     return x if x.ndim < 3 else x.transpose(1, -1).contiguous().transpose(1, -1)

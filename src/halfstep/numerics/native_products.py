@@ -209,3 +209,33 @@ class Product:
         places = ((shape[0], self._outputs, *spatial), three(shape[2:]), three(spatial))
         self._places[shape] = places
         return places
+
+
+_LONGEST = (2**31 - 1) // (255 * 255)  # summed products of 8-bit codes that 32 bits hold
+
+
+class Multiply:
+    """a @ b for codes of any zero points, as ``torch.matmul`` takes shapes of two or more."""
+
+    def __init__(self, a: Codes, b: Codes, finish: Finish) -> None:
+        """Prepare what does not depend on values."""
+        self._dtype = finish.dtype
+        self._prepared = (a.prepared(), b.prepared(), finish.prepared())
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor | None:
+        """(..., M, N), or None where 32 bits may not hold the sums."""
+        (rows, inner), columns = a.shape[-2:], b.shape[-1]
+        if inner > _LONGEST:
+            return None
+        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        out = torch.empty((*batch, rows, columns), dtype=self._dtype)
+        a = a.expand(*batch, rows, inner).contiguous()
+        b = b.expand(*batch, inner, columns).reshape(-1, inner, columns)
+        native.kernels().multiply(
+            *self._prepared,
+            (a.data_ptr(), b.data_ptr(), out.data_ptr()),
+            (b.shape[0], rows, inner, columns),
+            b.stride(),
+            torch.get_num_threads(),
+        )
+        return out
