@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-ALLOWED_SECONDS = 0.15
+ALLOWED_SECONDS = 0.3
 ALLOWED_PACKAGES = {"halfstep", "safetensors"}
 
 LOADED = "import sys, torch; b = set(sys.modules); import halfstep; print(*set(sys.modules) - b)"
@@ -39,7 +39,7 @@ def test_import_loads_no_part_of_torch_ao() -> None:
 
 @pytest.mark.slow
 def test_import_is_quick() -> None:
-    """Importing halfstep costs at most 0.15 s on top of importing torch."""
+    """Importing halfstep costs at most 0.3 s on top of importing torch."""
     python(SECONDS)  # writes the byte code
     seconds = statistics.median(float(python(SECONDS)) for _ in range(5))
     assert seconds <= ALLOWED_SECONDS, f"import halfstep took {seconds:.3f} s over import torch"
