@@ -1,6 +1,8 @@
 """Recipe: a sequence of rules, its Python and its JSON; the presets."""
 
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -50,6 +52,12 @@ def test_a_recipe_is_a_sequence_of_its_rules() -> None:
     assert OWN[0].match == "layer1.*"
     assert OWN[-1] is OWN.defaults[0]
     assert [rule.match for rule in OWN][-2:] == [torch.ops.aten.relu, "*"]
+
+
+@pytest.mark.parametrize("recipe", [*(make() for make in PRESETS.values()), OWN])
+def test_a_recipe_is_pickled_and_copied(recipe: Recipe) -> None:
+    """With its operators, which torch itself does not pickle."""
+    assert pickle.loads(pickle.dumps(recipe)) == copy.deepcopy(recipe) == recipe
 
 
 def test_added_rules_come_first() -> None:

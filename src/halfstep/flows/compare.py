@@ -29,7 +29,7 @@ def floats(output: Any) -> list[Tensor]:
         found = leaves(split(output))
     except ArgumentTypeError:  # packed sequences
         found = iter(tree_leaves(output))
-    return [leaf for leaf in found if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    return [x.detach() for x in found if isinstance(x, Tensor) and x.is_floating_point()]
 
 
 class Noise:
@@ -91,7 +91,7 @@ def _kept(into: dict[str, Tensor], names: Iterable[str]) -> Hook:
 
     def hook(step: Step, value: Any) -> Any:
         if step.name in wanted and isinstance(value, Tensor):
-            into[step.name] = value.clone()
+            into[step.name] = value.detach().clone()
         return value
 
     return hook
@@ -188,7 +188,7 @@ class _BothPlans:
 
 def _integers(into: dict[str, Tensor]) -> Hook:
     def hook(step: Step, value: Any) -> Any:
-        if step.name.endswith(_CODES):
+        if step.name.endswith(_CODES) or step.op.startswith("int."):
             into.update(
                 (f"{step.name}.{place}" if place else step.name, one)
                 for place, one in enumerate(tree_leaves(value))

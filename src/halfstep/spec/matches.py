@@ -91,7 +91,7 @@ def match_from_dict(plain: Any) -> Any:
         if kind == "type" and isinstance(name, str):
             return class_at(name)
         if kind == "op" and isinstance(name, str):
-            return _operator(name)
+            return operator_at(name)
     raise ArgumentError(
         f"{plain!r} is no match: allowed are a name or glob, {{'type': 'package.module.Class'}} "
         "and {'op': 'aten.add'}"
@@ -127,7 +127,14 @@ def class_at(path: str) -> type:
     )
 
 
-def _operator(name: str) -> Any:
+def operator_at(name: str) -> Any:
+    """The operator of a name such as "aten.add".
+
+    Raises ``ArgumentError`` when there is none.
+
+    >>> operator_at("aten.add.Tensor")
+    <OpOverload(op='aten.add', overload='Tensor')>
+    """
     found: Any = torch.ops
     for part in name.split("."):
         found = None if part.startswith("_") else getattr(found, part, None)

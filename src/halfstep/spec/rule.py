@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfstep.errors import ArgumentError
-from halfstep.spec.matches import as_operator, source_of
+from halfstep.spec.matches import as_operator, operator_at, operator_name, source_of
 
 SLOTS = ("weight", "input", "output")
 
@@ -55,10 +55,21 @@ class Rule:
                 "keep_float=True"
             )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Torch pickles single overloads only.
+        name = operator_name(self.match)
+        values = [getattr(self, slot) for slot in (*SLOTS, "observer", "keep_float")]
+        return _made, (name, self.match if name is None else None, *values)
+
     def __repr__(self) -> str:
         given = [name for name in (*SLOTS, "observer") if getattr(self, name) is not None]
         parts = [source_of(self.match), *(f"{name}={_name(getattr(self, name))}" for name in given)]
         return f"Rule({', '.join(parts + ['keep_float=True'] * self.keep_float)})"
+
+
+def _made(operator: str | None, match: Any, *values: Any) -> Rule:
+    """The rule of a pickle."""
+    return Rule(match if operator is None else operator_at(operator), *values)
 
 
 def _name(value: Any) -> str:
