@@ -13,6 +13,7 @@ from torch import nn
 from halfstep.engines.bind_codes import BINDERS as CODES
 from halfstep.engines.bind_pools import BINDERS as POOLS
 from halfstep.engines.bind_products import BINDERS as PRODUCTS
+from halfstep.engines.bind_recurrent import BINDERS as RECURRENT
 from halfstep.engines.bind_rows import BINDERS as ROWS
 from halfstep.engines.reference import KINDS, formats
 from halfstep.graph.convert import convert
@@ -34,6 +35,7 @@ BINDERS: dict[str, Binder] = {
     **CODES,
     **POOLS,
     **PRODUCTS,
+    **RECURRENT,
     **ROWS,
     "aten.view.default": _as_reshape,
     "aten._unsafe_view.default": _as_reshape,
