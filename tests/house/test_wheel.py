@@ -16,6 +16,8 @@ from tests.house.repository import ROOT, committed_files
 pytestmark = pytest.mark.slow
 
 LARGEST_WHEEL = 2_000_000
+LARGEST_DATA = 300_000
+DATA = (".safetensors", ".npz", ".npy")
 USE = """
 import torch
 import halfstep as hs
@@ -94,17 +96,21 @@ def test_wheel_works_with_native_kernels(source: Path, tmp_path: Path) -> None:
     wheel = build(source, tmp_path / "wheel")
     assert wheel.stat().st_size < LARGEST_WHEEL
     with ZipFile(wheel) as archive:
-        names = archive.namelist()
-    assert {name.split("/")[0] for name in names} == {"halfstep", "halfstep-0.1.0.dist-info"}
-    assert "halfstep/py.typed" in names
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    assert {name.split("/")[0] for name in sizes} == {"halfstep", "halfstep-0.1.0.dist-info"}
+    assert "halfstep/py.typed" in sizes
+    data = [sizes[name] for name in sizes if name.endswith(DATA)]
+    assert 0 < sum(data) < LARGEST_DATA
     assert use(wheel, tmp_path / "venv")
 
 
 def test_pure_wheel_works(source: Path, tmp_path: Path) -> None:
-    """HALFSTEP_PURE=1 gives one wheel for every platform, and it works."""
+    """HALFSTEP_PURE=1 gives one wheel for every platform; it works, and its demo has its data."""
     wheel = build(source, tmp_path / "wheel", HALFSTEP_PURE="1")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert not use(wheel, tmp_path / "venv")
+    shown = output(tmp_path / "venv/bin/halfstep", "demo", tmp_path / "demo")
+    assert "equal to the reference in all" in shown
 
 
 def test_installs_without_a_working_compiler(source: Path, tmp_path: Path) -> None:

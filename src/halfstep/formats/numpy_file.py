@@ -3,6 +3,7 @@
 import os
 import warnings
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,11 @@ def load_arrays(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return located(place, "", lambda: _tensors(place.stem, _read(place)))
 
 
-def _read(path: os.PathLike[str]) -> Any:
+def _read(path: Path) -> Any:
     try:
-        found = np.load(path, allow_pickle=False)
-        return found if isinstance(found, np.ndarray) else {n: found[n] for n in found.files}
+        with path.open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            return found if isinstance(found, np.ndarray) else {n: found[n] for n in found.files}
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise FileFormatError(f"it is no NumPy file that can be read: {error}") from error
 
