@@ -183,6 +183,20 @@ void run_quantize_rows(nb::handle dtype, const std::array<int, 2>& bounds, bool 
     quantize_rows(format, written, at<const float>(x), rows, length, threads);
 }
 
+// `states`: the addresses of xi, hh, before, h and c.
+void run_gates(const std::array<Address, 5>& states, std::int64_t rows, std::int64_t size,
+               std::int64_t parts, int threads) {
+    const Gates step{at<const float>(states[0]),
+                     at<const float>(states[1]),
+                     at<const float>(states[2]),
+                     at<float>(states[3]),
+                     at<float>(states[4]),
+                     size,
+                     parts};
+    const nb::gil_scoped_release release;
+    gates(step, rows, threads);
+}
+
 }  // namespace
 
 void bind_integer(nb::module_& module) {
@@ -205,6 +219,7 @@ void bind_integer(nb::module_& module) {
     module.def("requantize", run_requantize);
     module.def("look_up", run_look_up);
     module.def("quantize_rows", run_quantize_rows);
+    module.def("gates", run_gates);
 }
 
 }  // namespace halfstep

@@ -130,6 +130,16 @@ struct RowsOut {
     std::int32_t* zeros;
 };
 
+// One time step of a recurrent layer: 4 parts for an LSTM, 3 for a GRU, 1 for tanh alone.
+struct Gates {
+    const float* xi;      // (rows, parts * size), as hh
+    const float* hh;
+    const float* before;  // the cell of an LSTM, the hidden state of a GRU
+    float* h;
+    float* c;  // of an LSTM
+    std::int64_t size, parts;
+};
+
 // Two operands that meet in a step.
 enum class Meeting : std::uint8_t { add, subtract, multiply };
 

@@ -30,4 +30,6 @@ void look_up(const View& out, const View& codes, const std::uint8_t* table, cons
 void quantize_rows(const RowFormat& format, const RowsOut& out, const float* x, std::int64_t rows,
                    std::int64_t length, int threads);
 
+void gates(const Gates& gates, std::int64_t rows, int threads);
+
 }  // namespace halfstep

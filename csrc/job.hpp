@@ -79,6 +79,7 @@ struct Kernels {
                  std::int64_t last);
     void (*quantize_rows)(const RowFormat& format, const RowsOut& out, const float* x,
                           std::int64_t length, std::int64_t first, std::int64_t last);
+    void (*gates)(const Gates& gates, std::int64_t first, std::int64_t last);
     void (*pack)(const std::uint8_t* codes, std::int64_t count, int bits, std::uint8_t* bytes);
     void (*unpack)(const std::uint8_t* bytes, std::int64_t count, int bits, bool is_signed,
                    std::uint8_t* codes);

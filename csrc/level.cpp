@@ -5,6 +5,7 @@
 #include "kernels/depthwise.hpp"
 #include "kernels/dequantize.hpp"
 #include "kernels/fake_quantize.hpp"
+#include "kernels/gates.hpp"
 #include "kernels/histogram.hpp"
 #include "kernels/learnable.hpp"
 #include "kernels/min_max.hpp"
@@ -19,7 +20,7 @@ extern const Kernels HALFSTEP_KERNELS;
 const Kernels HALFSTEP_KERNELS = {
     HALFSTEP_LEVEL, quantize,      dequantize, fake_quantize, mask_gradient, min_max, learnable,
     histogram,      between,       requantize, look_up,       contract,      depthwise, pool,
-    mean,           quantize_rows, pack,       unpack,
+    mean,           quantize_rows, gates,      pack,      unpack,
 };
 
 }  // namespace halfstep

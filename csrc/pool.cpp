@@ -1,4 +1,4 @@
-// Splits pooling, means and the quantization of rows between threads.
+// Splits pooling, means, the quantization of rows and the gates between threads.
 #include "integer_calls.hpp"
 #include "levels.hpp"
 #include "threads.hpp"
@@ -43,6 +43,14 @@ void quantize_rows(const RowFormat& format, const RowsOut& out, const float* x, 
               [&](std::int64_t part, std::int64_t parts) {
                   kernel(format, out, x, length, share_of(rows, part, parts),
                          share_of(rows, part + 1, parts));
+              });
+}
+
+void gates(const Gates& gates, std::int64_t rows, int threads) {
+    const auto kernel = kernels().gates;
+    run_parts(threads_for_work(rows * gates.size * gates.parts, kElementsPerThread, threads),
+              [&](std::int64_t part, std::int64_t parts) {
+                  kernel(gates, share_of(rows, part, parts), share_of(rows, part + 1, parts));
               });
 }
 

@@ -1,6 +1,6 @@
 """Kernels for recurrent layers: the products and the quantizing of rows in every time step.
 
-The gates are those of ``numerics.recurrent``, so the numbers are the formula's, bit for bit.
+The gates are the formulas of ``numerics.recurrent``, so the numbers are the same, bit for bit.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from halfstep.engines.bind_products import Given, RowProduct, row_product
 from halfstep.engines.bind_rows import quantizer
 from halfstep.graph.frozen import Bound, Lookup
-from halfstep.numerics import recurrent
+from halfstep.numerics import native_gates, recurrent
 from halfstep.numerics.native_codes import Rows
 from halfstep.numerics.native_products import Geometry
 from halfstep.numerics.recurrent import Gates, State
@@ -47,7 +47,7 @@ class Layers:
         x = x.float().transpose(0, 1) if self.batch_first else x.float()
         count = len(self.layers) * len(self.layers[0])
         states = [
-            x.new_zeros((count, x.shape[1], size)) if h is None else h.float()
+            x.new_zeros((count, x.shape[1], size)) if h is None else h.float().contiguous()
             for h, size in zip(given, self.sizes, strict=True)
         ]
         last: list[State] = []
@@ -114,21 +114,21 @@ def _layers(
 def lstm(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
     """int.lstm."""
     x, h, c, weights, *options = args
-    layers = _layers(recurrent.lstm_gates, 2, weights, options, lookup)
+    layers = _layers(native_gates.lstm_gates, 2, weights, options, lookup)
     return None if layers is None else Bound(layers, (x, h, c))
 
 
 def gru(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
     """int.gru."""
     x, h, weights, *options = args
-    layers = _layers(recurrent.gru_gates, 1, weights, options, lookup)
+    layers = _layers(native_gates.gru_gates, 1, weights, options, lookup)
     return None if layers is None else Bound(layers, (x, h))
 
 
 def rnn(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
     """int.rnn."""
     x, h, weights, *options, relu, spec = args
-    gates = recurrent.relu_gates if relu else recurrent.tanh_gates
+    gates = recurrent.relu_gates if relu else native_gates.tanh_gates
     layers = _layers(gates, 1, weights, (*options, spec), lookup)
     return None if layers is None else Bound(layers, (x, h))
 
