@@ -178,11 +178,12 @@ HALFSTEP_NOINLINE void finish_tile(const Contraction& c, const Feed& feed, const
     const std::int64_t row_outputs = c.groups * c.outputs;
     std::int64_t at = rows.first * row_outputs + rows.group * c.outputs + block * kBlock;
 #if defined(__AVX512BW__)
-    if (finishes_in_registers(c, feed)) {
+    if (c.weight_zero == 0) {
         for (int r = 0; r < R; ++r, at += row_outputs) {
+            const RowTerms terms = terms_of(c, feed, rows.first + r);
             for (int v = 0; v < kVectors; ++v) {
-                finish_vector(sums[r][v], c, feed, index * kBlock + v * kLanes, at + v * kLanes,
-                              length - v * kLanes);
+                finish_vector(sums[r][v], c, feed, terms, index * kBlock + v * kLanes,
+                              at + v * kLanes, length - v * kLanes);
             }
         }
         return;

@@ -120,7 +120,8 @@ inline void add_start(const std::int32_t* start, std::int32_t* acc) {
 #if defined(__AVX512BW__)
 // From quarters of 64 channels to their order, 16 at a time.
 inline void finish_quarters(const Vector (&sums)[kQuarters], const Contraction& c, const Feed& feed,
-                            std::int64_t channel, std::int64_t at, std::int64_t count) {
+                            const RowTerms& terms, std::int64_t channel, std::int64_t at,
+                            std::int64_t count) {
     const Vector a = _mm512_shuffle_i32x4(sums[0], sums[1], 0x44);
     const Vector b = _mm512_shuffle_i32x4(sums[2], sums[3], 0x44);
     const Vector d = _mm512_shuffle_i32x4(sums[0], sums[1], 0xee);
@@ -130,37 +131,33 @@ inline void finish_quarters(const Vector (&sums)[kQuarters], const Contraction& 
         _mm512_shuffle_i32x4(d, e, 0x88), _mm512_shuffle_i32x4(d, e, 0xdd)};
     for (int q = 0; q < kQuarters && q * kLanes < count; ++q) {
         const std::int64_t output = channel + q * kLanes;
-        const Vector sum = _mm512_add_epi32(ordered[q], load_sums(c.start + output));
-        finish_vector(sum, c, feed, output, at + q * kLanes, count - q * kLanes);
+        const Vector start = feed.scales ? no_sums() : load_sums(c.start + output);
+        const Vector sum = _mm512_add_epi32(ordered[q], start);
+        finish_vector(sum, c, feed, terms, output, at + q * kLanes, count - q * kLanes);
     }
 }
 #endif
 
 inline void depthwise_place(const Contraction& c, const Feed& feed, const RowTerms& terms,
                             const std::uint8_t* const* pixels, std::int64_t row) {
-    alignas(64) std::int32_t acc[kUnit];
     const std::int64_t channels = c.groups, taps = (c.taps + kStep - 1) / kStep * kStep;
     const Vector flip = repeat(flip_of(c.x));
-#if defined(__AVX512BW__)
-    const bool in_registers = finishes_in_registers(c, feed);
-#endif
     for (std::int64_t channel = 0; channel < channels; channel += kUnit) {
         const std::int64_t count = smaller(kUnit, channels - channel);
+        const std::int64_t at = row * channels + channel;
         // A unit of 16 channels or more is a part of each quarter.
         const std::int8_t* weight = c.weight + channel / kChannels * (taps * kChannels) +
                                     channel % kChannels;
-        const std::int64_t at = row * channels + channel;
 #if defined(__AVX512BW__)
-        if (in_registers) {
-            Vector sums[kQuarters];
-            sum_quarters(pixels, channel, count, weight, taps, flip, sums);
-            finish_quarters(sums, c, feed, channel, at, count);
-            continue;
-        }
-#endif
+        Vector sums[kQuarters];
+        sum_quarters(pixels, channel, count, weight, taps, flip, sums);
+        finish_quarters(sums, c, feed, terms, channel, at, count);
+#else
+        alignas(64) std::int32_t acc[kUnit];
         sum_taps(pixels, channel, count, weight, taps, flip, acc);
         if (!feed.scales) add_start(c.start + channel, acc);
         finish_sums<kUnit>(acc, c, feed, terms, channel, at, count);
+#endif
     }
 }
 

@@ -116,17 +116,16 @@ inline std::uint8_t zero_code(const Contraction& c, const Feed& feed, std::int64
 }
 
 #if defined(__AVX512BW__)
-// Whether `finish_vector` serves a call: codes out, and one scale and zero point in.
-inline bool finishes_in_registers(const Contraction& c, const Feed& feed) {
-    const bool codes = c.finish.dtype == DType::u8 || c.finish.dtype == DType::i8;
-    return codes && !feed.scales && c.weight_zero == 0;
-}
-
-// finish_sums for 16 outputs that are still in a register.
-inline void finish_vector(__m512i sums, const Contraction& c, const Feed& feed,
+// finish_sums for 16 outputs that are still in a register; row.term is 0.
+inline void finish_vector(__m512i sums, const Contraction& c, const Feed& feed, const RowTerms& row,
                           std::int64_t output, std::int64_t at, std::int64_t length) {
     const __mmask16 present = static_cast<__mmask16>(length >= 16 ? 0xffff : (1 << length) - 1);
-    __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_set1_ps(c.x.scale));
+    if (feed.scales) {
+        const __m512i zero = _mm512_set1_epi32(static_cast<int>(row.zero));
+        const __m512i shift = _mm512_mullo_epi32(zero, _mm512_loadu_si512(c.sums + output));
+        sums = _mm512_sub_epi32(sums, shift);
+    }
+    __m512 y = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), _mm512_set1_ps(row.scale));
     y = _mm512_mul_ps(y, _mm512_loadu_ps(c.scale + output));
     y = _mm512_add_ps(y, _mm512_loadu_ps(c.bias + output));
     if (feed.residual) {
@@ -137,6 +136,11 @@ inline void finish_vector(__m512i sums, const Contraction& c, const Feed& feed,
         y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(steps), _mm512_set1_ps(c.residual.scale), y);
     }
     const Finish& f = c.finish;
+    if (f.dtype == DType::f32) {
+        // Of two zeros and of NaN these keep the second operand, y.
+        y = _mm512_min_ps(_mm512_set1_ps(f.hi), _mm512_max_ps(_mm512_set1_ps(f.lo), y));
+        return _mm512_mask_storeu_ps(reinterpret_cast<float*>(feed.out) + at, present, y);
+    }
     y = _mm512_add_ps(_mm512_mul_ps(y, _mm512_set1_ps(f.inverse)), _mm512_set1_ps(f.zero));
     y = _mm512_min_ps(_mm512_max_ps(y, _mm512_set1_ps(f.qmin)), _mm512_set1_ps(f.qmax));
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
