@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -118,12 +119,12 @@ class Difference:
         """Compare one value of both."""
         self.values += 1
         self.elements += expected.numel()
+        if torch.equal(found, expected):
+            return
         steps = (found.long() - expected.long()).abs()
-        count = int((steps != 0).sum())
-        if count:
-            self.first = self.first or name
-            self.most = max(self.most, int(steps.max()))
-        self.differing += count
+        self.first = self.first or name
+        self.most = max(self.most, int(steps.max()))
+        self.differing += int((steps != 0).sum())
 
     def __str__(self) -> str:
         if not self.values:
@@ -137,31 +138,9 @@ class Difference:
 
 
 @dataclass
-class Both:
-    """An engine that runs every program twice, and compares the integers of both runs."""
-
-    tested: Engine
-    reference: Engine
-    difference: Difference
-
-    @property
-    def name(self) -> str:
-        """The tested one's."""
-        return self.tested.name
-
-    @property
-    def capabilities(self) -> Any:
-        """The tested one's."""
-        return self.tested.capabilities
-
-    def plan(self, quantized: Quantized, module: nn.Module) -> "_BothPlans":
-        """Both plans."""
-        plans = self.tested.plan(quantized, module), self.reference.plan(quantized, module)
-        return _BothPlans(*plans, self.difference)
-
-
-@dataclass
 class _BothPlans:
+    """A plan that runs the reference beside it, and compares the integers of both."""
+
     tested: Runnable
     reference: Runnable
     difference: Difference
@@ -199,13 +178,22 @@ def _integers(into: dict[str, Tensor]) -> Hook:
     return hook
 
 
-def against_reference(
-    model: nn.Module, engine: Engine, reference: Engine
-) -> tuple[nn.Module, Difference]:
-    """A copy of a quantized model that notes where the engine differs from the reference."""
-    twin, difference = copy.deepcopy(model), Difference()
-    for module in twin.modules():
-        forward = vars(module).get("forward")
-        if isinstance(forward, Forward):
-            forward.engine = Both(engine, reference, difference)
+def against_reference(model: nn.Module, reference: Engine) -> tuple[nn.Module, Difference]:
+    """A quantized model that notes where its engine differs from the reference.
+
+    It shares tensors and plans with the one that is given.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    difference = Difference()
+    for module, other in zip(model.modules(), twin.modules(), strict=True):
+        forward, copied = vars(module).get("forward"), vars(other).get("forward")
+        if isinstance(forward, Forward) and isinstance(copied, Forward):
+            plans = [
+                _BothPlans(plan, reference.plan(part, other), difference)
+                if isinstance(part, Quantized)
+                else plan
+                for part, plan in zip(forward.programs, forward.plans[False], strict=True)
+            ]
+            vars(copied)["plans"] = dict.fromkeys((True, False), plans)
     return twin, difference

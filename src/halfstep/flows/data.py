@@ -47,7 +47,27 @@ class Data:
 
     def run_first(self, model: nn.Module) -> Any:
         """Run the model on the first batch."""
-        return self.run(model, None if self.is_function else self._first[0])
+        return self.run(model, self.first)
+
+    def run_few_and_first(self, model: nn.Module) -> Any:
+        """Run the model on two samples of the first batch, and on all of it."""
+        self.run(model, self.samples(2))
+        return self.run_first(model)
+
+    @property
+    def first(self) -> Any:
+        """The first batch."""
+        return None if self.is_function else self._first[0]
+
+    def samples(self, count: int) -> Any:
+        """The first samples of the first batch; None where it has no more, or none that are seen.
+
+        The first dimension of all tensors is taken for that of the samples.
+        """
+        sizes = {one.shape[0] if one.ndim else 0 for one in _tensors(self.first)}
+        if len(sizes) != 1 or max(sizes) <= count:
+            return None
+        return tree_map_only(Tensor, lambda one: one[:count], self.first)
 
     def run(self, model: nn.Module, batch: Any) -> Any:
         """Run the model on a batch, in eval mode and without gradients."""
@@ -60,7 +80,7 @@ class Data:
         for batch in steps(self._every(), "calibrating", progress=self.progress):
             room -= sum(one.nbytes for one in _tensors(batch))
             # Cloned, since a model may change its input.
-            copied = tree_map_only(Tensor, Tensor.clone, batch) if room > 0 else None
+            copied = _copied(batch) if room > 0 else None
             expected = floats(self.run(model, batch))
             self.count += 1
             room -= sum(one.nbytes for one in expected)
@@ -70,18 +90,16 @@ class Data:
     def run_kept(self, model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         """What was returned before and what the model returns, for every batch that was kept."""
         for batch, expected in steps(self.kept, "comparing", progress=self.progress):
-            copied = tree_map_only(Tensor, Tensor.clone, batch)
-            yield expected, floats(self.run(model, copied))
+            yield expected, floats(self.run(model, _copied(batch)))
 
     def run_sample(self, model: nn.Module) -> None:
         """Run the model on one sample: the first of the first batch, where that can be taken."""
-        batch = self.kept[0][0] if self.kept else self._first[0]
-        sizes = {one.shape[0] if one.ndim else 0 for one in _tensors(batch)}
-        if len(sizes) == 1 and sizes != {0} and not self.is_function:
+        sample = self.samples(1)
+        if sample is not None:
             with suppress(HalfstepError):  # the first dimension may be none of a batch
-                self.run(model, tree_map_only(Tensor, lambda one: one[:1].clone(), batch))
+                self.run(model, _copied(sample))
                 return
-        self.run(model, tree_map_only(Tensor, Tensor.clone, batch))
+        self.run(model, _copied(self.first))
 
     def _every(self) -> Iterable[Any]:
         return [None] if self.is_function else itertools.chain(self._first, self._rest)
@@ -89,3 +107,7 @@ class Data:
 
 def _tensors(batch: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
+
+
+def _copied(batch: Any) -> Any:
+    return tree_map_only(Tensor, Tensor.clone, batch)

@@ -30,7 +30,7 @@ def accuracy(result: Result, data: Data) -> Result:
 
 def equality(result: Result, data: Data, engine: Engine, *, everywhere: bool) -> Result:
     """The result, with how its engine compares with the reference, on one sample or on all data."""
-    twin, difference = against_reference(result.model, engine, by_name("reference"))
+    twin, difference = against_reference(result.model, by_name("reference"))
     if everywhere:
         for _ in data.run_kept(twin):
             pass

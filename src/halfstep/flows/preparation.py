@@ -1,13 +1,14 @@
 """From a float model to a quantized one, step by step; what the verbs are made of."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torch import nn
 
 from halfstep.flows.batches import inference
+from halfstep.flows.data import Data
 from halfstep.flows.describe import coverage_of
 from halfstep.flows.folding import folded
 from halfstep.flows.integers import guard_loading, integers_of, state_bytes
@@ -17,14 +18,12 @@ from halfstep.flows.parts import Part, drafts_of, normal, placed
 from halfstep.flows.result import Result
 from halfstep.flows.summary import Summary
 from halfstep.flows.watch import Watch, observe
-from halfstep.graph.capture import Region, capture, programs_of
+from halfstep.graph.capture import Captured, Region, capture, programs_of
 from halfstep.graph.edges import Edge
 from halfstep.graph.product import install, put
 from halfstep.graph.program import Program
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.run import find
-
-Run = Callable[[nn.Module], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +70,15 @@ class Calibrated:
         )
 
 
-def traced(model: nn.Module, order: Order, run: Run) -> Preparation:
-    """The model as programs, captured while ``run`` runs it, and what the recipe makes of them.
+def traced(model: nn.Module, order: Order, data: Data | None) -> Preparation:
+    """The model as programs, captured on the first batch, and what the recipe makes of them.
+
+    A model that is a program already needs no data.
 
     Raises ``ArgumentError`` for a rule that matches nothing, and what the model raises.
     """
     original = _original(model, order)
-    with inference(original):
-        captured = capture(original, run=run)
+    captured = _captured(original, data) if data else capture(original, run=lambda whole: None)
     work = _sharing(original)
     drafts = folded(work, drafts_of(work, captured))
     parts = placed(work, drafts, order.recipe)
@@ -87,13 +87,23 @@ def traced(model: nn.Module, order: Order, run: Run) -> Preparation:
     )
 
 
+def _captured(model: nn.Module, data: Data) -> Captured:
+    """Traced with two samples, which is quick, and proved on the batch; or all on the batch."""
+    if data.samples(2) is not None:
+        with suppress(Exception):  # the first dimension may be none of a batch
+            found = capture(model, run=data.run_few_and_first)
+            if "" in found.programs:
+                return found
+    return capture(model, run=data.run_first)
+
+
 def in_layers(model: nn.Module, order: Order) -> Preparation:
     """The layers of a model as programs, without any data. Raises as ``traced``.
 
     A model that is a program already needs none to be seen as a whole.
     """
     if programs_of(model):
-        return traced(model, order, lambda whole: None)
+        return traced(model, order, None)
     original = _original(model, order)
     with inference(original):
         drafts, regions = leaf_regions(original)

@@ -87,7 +87,7 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
         made = finished(preparation, [Calibrated(part) for part in preparation.parts], notes)
         return _repeatable(made, preparation)
     data = Data(batches, forward, max_batches, progress)
-    preparation = traced(model, asked, data.run_first)
+    preparation = traced(model, asked, data)
     prepared, watches = watched(preparation)
     data.run_all(prepared)
     result = accuracy(_converted(preparation, watches), data)
@@ -121,7 +121,7 @@ def prepare(
     int8
     """
     asked = order(model, recipe, has_data=True, engine=engine)
-    preparation = traced(model, asked, Data([example], forward).run_first)
+    preparation = traced(model, asked, Data([example], forward))
     prepared, _ = watched(preparation)
     vars(prepared)[_PREPARATION] = preparation
     return prepared
