@@ -113,6 +113,8 @@ class Graph:
         attributes: dict[str, Any] | None = None,
     ) -> tuple[Ref, ...]:
         """Write a node with outputs of these shapes and dtypes, unless it is there already."""
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
         names = tuple("" if value is None else self.value(value).name for value in inputs)
         given = tuple(sorted((attributes or {}).items()))
         key = (op, names, given, len(shapes))

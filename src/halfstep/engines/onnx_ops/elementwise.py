@@ -41,6 +41,9 @@ _LOGICAL = {
     "bitwise_and": "And",
     "bitwise_or": "Or",
     "bitwise_xor": "Xor",
+    "__and__": "And",
+    "__or__": "Or",
+    "__xor__": "Xor",
 }
 
 

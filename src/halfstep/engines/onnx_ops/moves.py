@@ -160,7 +160,7 @@ def repeat(g: QdqGraph, x: Ref, times: Sizes) -> Ref:
 
 
 @translates("aten.repeat_interleave.self_int")
-def repeat_interleave(g: QdqGraph, x: Ref, times: int, dim: int | None = None) -> Ref:
+def repeat_interleave(g: QdqGraph, x: Ref, times: int, dim: int | None = None, **_: Any) -> Ref:
     """Each element repeated along an axis."""
     if dim is None:
         x, dim = g.reshape(x, (-1,)), 0

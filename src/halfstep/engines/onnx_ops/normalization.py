@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from halfstep.engines.onnx_graph import Ref
+from halfstep.engines.onnx_ops.creation import full
 from halfstep.engines.onnx_ops.reductions import reduce
 from halfstep.engines.onnx_ops.table import refuse, translates
 from halfstep.engines.onnx_qdq import QdqGraph
@@ -95,11 +96,8 @@ def instance_norm(
     """Each channel of each sample by its own statistics, or all by those that the model holds."""
     if not use_input:
         return batch_norm(g, x, weight, bias, mean, variance, False, momentum, eps)
-    channels = x.shape[1]
-    if channels is None:
-        raise refuse(g, "instance norm over an unknown number of channels", "fix the channels")
-    scale = g.constant(torch.ones(channels)) if weight is None else weight
-    shift = g.constant(torch.zeros(channels)) if bias is None else bias
+    scale = full(g, [g.size(x, 1)], 1.0, x.dtype) if weight is None else weight
+    shift = full(g, [g.size(x, 1)], 0.0, x.dtype) if bias is None else bias
     return g.op("InstanceNormalization", x, scale, shift, shape=x.shape, epsilon=eps)
 
 

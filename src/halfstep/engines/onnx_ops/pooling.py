@@ -107,15 +107,12 @@ def adaptive_max_pool(g: QdqGraph, x: Ref, size: Any) -> tuple[Ref, Ref]:
 
 def _adaptive(g: QdqGraph, x: Ref, sizes: Sequence[Any], reduction: _Reduce) -> Ref:
     """One axis after the other: windows [i n / size], [(i + 1) n / size] upwards of each."""
-    for place, size in enumerate(sizes):
-        axis = place + 2
-        if size is None:
+    lengths = [g.size(x, axis) for axis in range(2, x.rank)]
+    for axis, (size, length) in enumerate(zip(sizes, lengths, strict=True), start=2):
+        if size is None or size == length:
             continue
         if isinstance(size, Number):
             raise refuse(g, "adaptive pooling to a size that is computed", "give a fixed size")
-        length = g.size(x, axis)
-        if length == size:
-            continue
         parts = [
             reduction(sliced(g, x, axis, *_window(g, length, index, size)), axis)
             for index in range(size)

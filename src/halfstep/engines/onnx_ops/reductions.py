@@ -189,3 +189,19 @@ def cumsum(g: QdqGraph, x: Ref, dim: int, dtype: Any = None) -> Ref:
 def std(g: QdqGraph, x: Ref, dim: Any = None, **options: Any) -> Ref:
     """The square root of the variance."""
     return g.op("Sqrt", var(g, x, dim, **options))
+
+
+@translates("aten.var.dim")
+def var_unbiased(
+    g: QdqGraph, x: Ref, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Ref:
+    """The variance with or without a correction of 1."""
+    return var(g, x, dim, correction=float(unbiased), keepdim=keepdim)
+
+
+@translates("aten.std.dim")
+def std_unbiased(
+    g: QdqGraph, x: Ref, dim: Any = None, unbiased: bool = True, keepdim: bool = False
+) -> Ref:
+    """The square root of that."""
+    return g.op("Sqrt", var_unbiased(g, x, dim, unbiased, keepdim))
