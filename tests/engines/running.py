@@ -4,7 +4,6 @@ from typing import Any
 
 import onnx
 import onnxruntime
-import torch
 from torch import Tensor, nn
 
 from halfstep.engines.onnx_model import model_proto
@@ -54,7 +53,6 @@ def reference(quantized: Quantized, module: nn.Module, given: Branch) -> Any:
 
 def kernels(model: Any, path: Any) -> dict[str, int]:
     """How often ONNX Runtime uses each kernel."""
-
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.optimized_model_filepath = str(path)
