@@ -52,7 +52,7 @@ def translate(quantized: Quantized, module: nn.Module, opset: int | None = None)
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 1), torch.nn.ReLU())
     >>> found = translate(Quantized(export(model, (torch.ones(3, 2),))), model)
     >>> [node.op for node in found.graph.nodes], found.graph.opset
-    (['Gemm', 'Relu'], 13)
+    (['Gemm', 'Relu', 'Identity'], 13)
     """
     program = quantized.program
     tensors = {name: find(module, path) for name, path in program.parameters.items()}
