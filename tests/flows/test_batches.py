@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.flows.batches import inference, run, run_all
+from halfstep.spec import Rule, int8
+from halfstep.spec.recipes import dynamic_int8
 
 
 class Takes(nn.Module):
@@ -126,3 +128,11 @@ def test_progress_is_shown_when_asked_for(capsys: pytest.CaptureFixture[str]) ->
     assert shown.out == ""
     list(run_all(TakesOne(), [X]))
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("given", [dynamic_int8(), Rule("fc", weight=int8)])
+def test_a_recipe_is_no_data(given: object) -> None:
+    """A recipe in the place of the data is seen, alone and in a list, before anything runs."""
+    for batches in (given, [given]):
+        with pytest.raises(ArgumentTypeError, match="data come second and the recipe third"):
+            list(run_all(TakesOne(), batches))

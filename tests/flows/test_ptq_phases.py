@@ -126,7 +126,9 @@ def test_observers_are_reset() -> None:
     prepared(100 * X)
     assert hs.reset_observers(prepared) == len(scales(ptq.quantize(mlp(), X)))
     prepared(X)
-    assert scales(ptq.convert(prepared)) == scales(ptq.quantize(mlp(), X))
+    result = ptq.convert(prepared)
+    assert scales(result) == scales(ptq.quantize(mlp(), X))
+    assert result.summary.batches == 1
 
 
 def test_a_prepared_model_is_copied_and_pickled() -> None:

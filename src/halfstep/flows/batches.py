@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map
 
 from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.flows.progress import steps
+from halfstep.spec import Recipe, Rule
 
 Batches: TypeAlias = Any
 Forward: TypeAlias = Callable[[nn.Module, Any], Any]
@@ -24,6 +25,12 @@ Forward: TypeAlias = Callable[[nn.Module, Any], Any]
 
 def as_batches(batches: Batches, max_batches: int | None = None) -> Iterable[Any]:
     """The batches of ``batches``, one after the other, at most ``max_batches``."""
+    first = batches[0] if isinstance(batches, list) and batches else batches
+    if isinstance(first, Recipe | Rule):
+        raise ArgumentTypeError(
+            f"batches is a {type(batches).__name__}: data come second and the recipe third, or "
+            "by name, as in quantize(model, recipe=...)"
+        )
     if isinstance(batches, Tensor | Mapping | tuple):
         batches = [batches]
     if not isinstance(batches, Iterable):

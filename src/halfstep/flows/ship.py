@@ -110,7 +110,9 @@ def _whole(model: nn.Module) -> Quantized:
     if not parts:
         raise ArgumentError(
             f"only parts of this {type(model).__name__} are programs, and ONNX holds no Python: "
-            "quantize the model with data, by which it is captured as a whole"
+            "quantize it with data, so that it is captured as a whole; where it was, the coverage "
+            "names the line of its code that cannot be captured, and the parts can be exported by "
+            "themselves"
         )
     if len(parts) > 1:
         raise ArgumentError(

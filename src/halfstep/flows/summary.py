@@ -53,7 +53,7 @@ class Summary:
             return f"{self.sqnr:.1f} dB against the float model on {_batches(self.compared)}"
         if not self.batches:
             return "not measured, since there was no data"
-        return "not measured, since the model returns no float tensors that can be compared"
+        return "not measured, since no float outputs were compared with those of the model"
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain data, for JSON and for files."""

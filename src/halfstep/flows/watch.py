@@ -68,6 +68,8 @@ class Watch:
         """What the program returns, its values shown to the observers."""
         if self.example is None:
             self.example = given
+        if self.observers and not any(one.count for one in self.observers.values()):
+            self.runs = 0  # they have been reset
         self.runs += 1
         for value, tensor in match(self.part.program.arguments, given):
             self.see(value.name, tensor)
