@@ -185,6 +185,15 @@ def test_what_goes_wrong_is_one_line_and_exit_code_1(
     assert not Path("a.halfstep").exists()
 
 
+def test_a_warning_is_one_line(halfstep: Halfstep) -> None:
+    """What Halfstep warns of is told, and the work goes on."""
+    content = {"input": torch.randn(8, 1, 8, 8), "odd": torch.eye(2).to_sparse()}
+    torch.save(content, "x.pt")
+    code, _, err = halfstep("quantize", "net.pt2", "--data", "x.pt", "-o", "net.halfstep")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("halfstep: warning: x.pt: tensor 'odd' is left out: it is sparse")
+
+
 def test_a_file_that_is_no_program_is_one_line(halfstep: Halfstep) -> None:
     """Whatever torch says of it."""
     Path("bad.pt2").write_bytes(b"PK nonsense")
