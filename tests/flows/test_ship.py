@@ -99,3 +99,13 @@ def test_an_example_is_made_from_what_was_seen() -> None:
         example_of(model, [(3, 8)])
     with pytest.raises(ArgumentError, match="only parts"):
         example_of(ptq.quantize(Net(), None, weight_only()).model)
+
+
+def test_an_example_lies_in_the_range_that_was_seen() -> None:
+    """Where the input is quantized; so its outputs say something of the model."""
+    x = torch.rand(64, 8) * 3 - 1
+    model = ptq.quantize(nn.Linear(8, 4), x, progress=False).model
+    drawn = example_of(model, [(500, 8)])["input"]
+    low, high = x.aminmax()
+    assert 1.02 * low < drawn.min() < 0.9 * low
+    assert 0.9 * high < drawn.max() < 1.02 * high

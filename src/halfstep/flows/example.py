@@ -15,7 +15,9 @@ from halfstep.graph.trees import Value, join, mapped
 
 
 def example_of(model: nn.Module, shapes: Sequence[Sequence[int]] | None = None) -> dict[str, Any]:
-    """Arguments of the model: normal random floats, zeros for integers and booleans.
+    """Arguments of the model: random floats, zeros for integers and booleans.
+
+    Floats lie in the range seen in calibration; where none was, they are normal ones.
 
     shapes: one for each tensor that it takes, in order; by default those of the calibration data,
         with one sample.
@@ -45,7 +47,7 @@ def example_of(model: nn.Module, shapes: Sequence[Sequence[int]] | None = None) 
             "are given: give one for each, in this order"
         )
     made = {
-        given.value: _tensor(given, shape)
+        given.value: _tensor(part, given, shape)
         for given, shape in zip(program.inputs, shapes, strict=True)
     }
     arguments = mapped(program.arguments, lambda v: made[v] if isinstance(v, Value) else v)
@@ -78,9 +80,13 @@ def _seen(part: Program | Quantized, given: Input) -> tuple[int, ...]:
     return shape if fixed or not shape else (1, *shape[1:])
 
 
-def _tensor(given: Input, shape: Sequence[int]) -> Tensor:
+def _tensor(part: Program | Quantized, given: Input, shape: Sequence[int]) -> Tensor:
     dtype: torch.dtype = getattr(torch, given.dtype)
+    if not dtype.is_floating_point:
+        return torch.zeros(*shape, dtype=dtype)
     random = torch.Generator().manual_seed(0)
-    if dtype.is_floating_point:
+    edge = part.edges.get(given.value.name) if isinstance(part, Quantized) else None
+    if edge is None:
         return torch.randn(*shape, generator=random).to(dtype)
-    return torch.zeros(*shape, dtype=dtype)
+    low, high = ((code - edge.zero_point) * edge.scale for code in (edge.qmin, edge.qmax))
+    return torch.rand(*shape, generator=random).mul_(high - low).add_(low).to(dtype)
