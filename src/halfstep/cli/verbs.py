@@ -26,6 +26,20 @@ FLOAT = (
     "The float model, as for quantize: needed where only parts of the model are in the file; bench "
     "measures it too."
 )
+Weights = Annotated[
+    Path | None,
+    typer.Option(help="Fill the model with this .safetensors or .pt file; runs no code in it."),
+]
+WeightOnly = Annotated[
+    str | None, typer.Option(help="Weights alone, in this format: int8, int4, ...")
+]
+GroupSize = Annotated[
+    int | None, typer.Option(help="So many weights share a scale: 32, 64 or 128.")
+]
+KeepFloat = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave this layer (or tensor) as it is: name or glob; may be repeated."),
+]
 Saved = Annotated[Path, typer.Argument(help="A .halfstep file.", metavar="MODEL")]
 
 
@@ -35,20 +49,10 @@ def quantize(  # noqa: PLR0913  (the options of one command)
     output: Annotated[Path, typer.Option("--output", "-o", help="The .halfstep file to write.")],
     data: Annotated[str | None, typer.Option(help=DATA)] = None,
     recipe: Annotated[str | None, typer.Option(help=RECIPE)] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(help="Fill the model with this .safetensors or .pt file; runs no code in it."),
-    ] = None,
-    weight_only: Annotated[
-        str | None, typer.Option(help="Weights alone, in this format: int8, int4, ...")
-    ] = None,
-    group_size: Annotated[
-        int | None, typer.Option(help="So many weights share a scale: 32, 64 or 128.")
-    ] = None,
-    keep_float: Annotated[
-        list[str] | None,
-        typer.Option(help="Leave this layer (or tensor) as it is: name or glob; may be repeated."),
-    ] = None,
+    weights: Weights = None,
+    weight_only: WeightOnly = None,
+    group_size: GroupSize = None,
+    keep_float: KeepFloat = None,
     onnx: Annotated[Path | None, typer.Option(help="Write an ONNX file as well.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Of a data file.")] = None,
     max_batches: Annotated[int | None, typer.Option(min=1, help="Use no more batches.")] = None,
