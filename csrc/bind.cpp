@@ -177,6 +177,7 @@ NB_MODULE(_native, module) {
     using namespace halfstep;
     nb::register_exception_translator(raise_as_halfstep);
     torch_names();
+    nb::set_leak_warnings(false);  // plans may outlive the module at exit
     module.doc() = "Native CPU kernels; halfstep.numerics.native is the way to call them.";
     module.def("quantize", bind_quantize);
     module.def("dequantize", bind_dequantize);

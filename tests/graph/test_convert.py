@@ -197,3 +197,13 @@ def test_a_model_keeps_its_float_dtype(dtype: torch.dtype) -> None:
     x = torch.randn(64, 8, dtype=dtype)
     result = ptq.quantize(model, x, engine="reference")
     assert result.model(x).dtype == dtype
+
+
+def test_a_recurrent_layer_keeps_its_weights_as_integers_alone() -> None:
+    """Weight-only: the layer computes in float, with weights that are expanded once."""
+    model, x = nn.LSTM(8, 4, batch_first=True), torch.randn(2, 5, 8)
+    part = quantized(model, x, recipes.weight_only())
+    program = convert(part, ALL)
+    assert set(part.weights) == {"weight_ih_l0", "weight_hh_l0"}
+    assert len(steps(program, "int.dequantize_weight")) == 2
+    assert len(steps(program, "halfstep.lstm.default")) == 1

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from typing import Any
 
@@ -10,6 +10,9 @@ from halfstep.errors import ArgumentError
 from halfstep.flows.columns import size, table
 
 _HEAD = ("layer", "op", "runs as", "before", "after", "why")
+_TIMED = ("layer", "op", "runs as", "before", "after", "float ms", "ms", "why")
+# Time is measured; a difference below this is not told from none.
+_NOTICED_MS = 0.01
 FLOAT = "float"
 FOLDED = "folded"
 
@@ -23,6 +26,9 @@ class Row:
     runs: "int8", "dynamic int8", "int8 weights", "float", or "folded" into another.
     why: what a reader should know of it; empty where the recipe asked for just this.
     before, after: bytes of the parameters that it is the first to read.
+    value: what it brings, by path and name in its program.
+    float_ms, ms: the time that it takes in float and as it is, where that was measured; what is
+        fused to it included.
     """
 
     layer: str
@@ -31,6 +37,16 @@ class Row:
     why: str = ""
     before: int = 0
     after: int = 0
+    value: str = ""
+    float_ms: float | None = None
+    ms: float | None = None
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it was measured to take longer than in float."""
+        if self.ms is None or self.float_ms is None or self.runs == FLOAT:
+            return False
+        return self.ms > self.float_ms + _NOTICED_MS
 
 
 @dataclass(frozen=True)
@@ -76,15 +92,36 @@ class Coverage:
             f"{size(sum(row.after for row in self.rows))} after"
         )
 
+    def with_times(self, times: Mapping[str, tuple[float, float]]) -> "Coverage":
+        """The table with milliseconds in float and as it runs, by ``Row.value``."""
+        rows = [
+            replace(row, float_ms=times[row.value][0], ms=times[row.value][1])
+            if row.value in times
+            else row
+            for row in self.rows
+        ]
+        return replace(self, rows=tuple(rows))
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it shows times."""
+        return any(row.ms is not None for row in self.rows)
+
+    def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """The head and the cells."""
+        head = _TIMED if self.is_timed else _HEAD
+        return head, [_cells(row, timed=self.is_timed) for row in self.rows]
+
     def __str__(self) -> str:
-        rows = [_cells(row) for row in self.rows]
-        return "\n".join([table(_HEAD, rows, right=(3, 4)), *self.notes, self.totals])
+        head, rows = self._table()
+        right = range(3, len(head) - 1)
+        return "\n".join([table(head, rows, right=right), *self.notes, self.totals])
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{escape(name)}</th>" for name in _HEAD)
+        names, rows = self._table()
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
         body = "".join(
-            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(row))}</tr>"
-            for row in self.rows
+            f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in (*self.notes, self.totals))
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
@@ -102,6 +139,9 @@ class Coverage:
             raise ArgumentError(f"this is no coverage: {error}") from None
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:
     shown = [size(count) if count else "" for count in (row.before, row.after)]
-    return (row.layer or "(the model)", row.op, row.runs, *shown, row.why)
+    if timed:
+        shown += ["" if ms is None else f"{ms:.3f}" for ms in (row.float_ms, row.ms)]
+    why = "; ".join(filter(None, ["slower than in float" * row.is_slower, row.why]))
+    return (row.layer or "(the model)", row.op, row.runs, *shown, why)

@@ -1,6 +1,5 @@
 """Run a quantized model on the engine that is fastest here."""
 
-import copy
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from halfstep.engines import by_name, installed
 from halfstep.errors import ArgumentError, HalfstepWarning
+from halfstep.flows.another_engine import with_engine
 from halfstep.flows.batches import inference, run
 from halfstep.flows.compare import Noise, floats
 from halfstep.flows.result import Result
@@ -118,13 +118,7 @@ def on_engine(quantized: Result | nn.Module, engine: str | Engine) -> nn.Module:
     """
     model = model_in(quantized)
     chosen = by_name(engine) if isinstance(engine, str) else engine
-    tensors = [*model.parameters(), *model.buffers()]
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    for module in twin.modules():
-        forward = vars(module).get("forward")
-        if isinstance(forward, Forward):
-            forward.engine = chosen
-    return twin
+    return with_engine(model, chosen)
 
 
 def reason_of(error: Exception) -> str:

@@ -42,7 +42,8 @@ def _rows(part: Part, models: tuple[nn.Module, nn.Module], seen: set[int]) -> It
         before, after = _bytes(step, part, models, seen)
         layer = joined(part.path, step.source) or part.path
         why = part.notes.get(step.name) or decision.reason
-        yield Row(layer, step.op.split(".")[1], runs(decision, part), why, before, after)
+        value = joined(part.path, step.name)
+        yield Row(layer, step.op.split(".")[1], runs(decision, part), why, before, after, value)
 
 
 def runs(decision: Decision, part: Part) -> str:

@@ -1,13 +1,14 @@
 """Result: a quantized model, and what is to be known of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import nn
 
 from halfstep.errors import ArgumentError
 from halfstep.flows.coverage import Coverage
+from halfstep.flows.step_times import step_times
 from halfstep.flows.summary import Summary
 from halfstep.graph.product import Forward
 from halfstep.graph.program import Program
@@ -59,6 +60,31 @@ class Result:
                 "a file or made with inplace=True. Quantize the float model with the new data"
             )
         return self.again(batches, options)
+
+    def timed(self, example: Any) -> "Result":
+        """The same result, whose coverage shows how long each operator takes, float and as it runs.
+
+        example: what the model is called with: a tensor, a tuple of arguments, or a dict of keyword
+            arguments. Its sizes and ``torch.get_num_threads()`` decide the times, and other load.
+
+        An operator that is slower than in float is flagged.
+
+        >>> import halfstep as hs, torch
+        >>> result = hs.ptq.quantize(torch.nn.Linear(64, 64), torch.randn(8, 64))
+        >>> result.timed(torch.randn(8, 64)).coverage.is_timed
+        True
+        """
+        engines = (
+            forward.engine
+            for module in self.model.modules()
+            if isinstance(forward := vars(module).get("forward"), Forward)
+        )
+        engine = next((each for each in engines if each is not None), None)
+        if engine is None:
+            raise ArgumentError("no part of the model runs on an engine, so there is none to time")
+        times = step_times(self.model, example, engine)
+        pairs = {name: (found.float_ms, found.ms) for name, found in times.items()}
+        return replace(self, coverage=self.coverage.with_times(pairs))
 
     def __str__(self) -> str:
         return str(self.summary)

@@ -163,9 +163,9 @@ def _with_weight(
     reason = next(filter(None, (_misfit(tensors[name], weight) for name in matrices)), "")
     if reason:
         return wanted.left_in_float(reason)
-    if kind.family is Family.LOOKUP:
+    if kind.family is Family.LOOKUP or wanted.input is None:
         decision = Decision(Execution.WEIGHT_ONLY, weight=weight)
-    elif wanted.input is None or wanted.input.granularity == PerTensor():
+    elif wanted.input.granularity == PerTensor():
         return wanted.left_in_float("its steps need PerToken() scales for their input")
     else:
         decision = Decision(Execution.DYNAMIC, weight=weight, input=wanted.input)

@@ -1,0 +1,19 @@
+"""The same model on another engine."""
+
+import copy
+
+from torch import nn
+
+from halfstep.graph.engine import Engine
+from halfstep.graph.product import Forward
+
+
+def with_engine(model: nn.Module, engine: Engine) -> nn.Module:
+    """A quantized model on another engine: an object of its class that shares its tensors."""
+    tensors = [*model.parameters(), *model.buffers()]
+    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    for module in twin.modules():
+        forward = vars(module).get("forward")
+        if isinstance(forward, Forward):
+            forward.engine = engine
+    return twin
