@@ -48,6 +48,7 @@ class ModelFile:
     recipe_text: str
     recipe_plain: Any
     tensors: Mapping[str, StoredTensor]
+    copies: Mapping[str, str]
     modules: tuple[ModuleRecord, ...]
     regions: Mapping[str, Mapping[str, Any]]
 
@@ -73,7 +74,7 @@ class ModelFile:
                 f"only parts of this {self.cls} are programs ({', '.join(self.regions)}), and the "
                 "code between them is not in the file: give the float model as model="
             )
-        load = _once(self.tensors)
+        load = _once(self.tensors, self.copies)
         parts = {path: _parts(region, load) for path, region in self.regions.items()}
         if model is not None:
             made = filled(model, self.modules, load)
@@ -170,10 +171,23 @@ def _model_file(about: Any, tensors: Mapping[str, StoredTensor]) -> ModelFile:
                 str((recipe or {}).get("text", "")),
                 (recipe or {}).get("plain"),
                 tensors,
+                _copies(about.get("copies", {}), tensors),
                 tuple(map(ModuleRecord.from_plain, modules)),
                 {path: _region(path, region) for path, region in regions.items()},
             )
     raise FileFormatError("corrupt: what it says of its model is incomplete")
+
+
+def _copies(plain: Any, tensors: Mapping[str, StoredTensor]) -> Mapping[str, str]:
+    """Which entries that are left out equal which that are there."""
+    is_table = isinstance(plain, dict) and all(
+        isinstance(source, str) and source in tensors and name not in tensors
+        for name, source in plain.items()
+    )
+    if not is_table:
+        raise FileFormatError("corrupt: it names copies of tensors that are not there")
+    copies: dict[str, str] = plain
+    return copies
 
 
 def _region(path: str, region: Any) -> Mapping[str, Any]:
@@ -199,7 +213,9 @@ def _steps(region: Mapping[str, Any]) -> str:
     return " or ".join(map(str, counts))
 
 
-def _once(tensors: Mapping[str, StoredTensor]) -> Callable[[str], Tensor]:
+def _once(
+    tensors: Mapping[str, StoredTensor], copies: Mapping[str, str]
+) -> Callable[[str], Tensor]:
     """Reads each tensor once, so that tied ones stay one object.
 
     They are copied out of the mapped file: where it places them, they are not aligned as torch's
@@ -208,10 +224,11 @@ def _once(tensors: Mapping[str, StoredTensor]) -> Callable[[str], Tensor]:
     read: dict[str, Tensor] = {}
 
     def load(name: str) -> Tensor:
-        if name not in tensors:
+        source = copies.get(name, name)
+        if source not in tensors:
             raise FileFormatError(f"its model names the tensor {name[:100]!r}, which is not there")
         if name not in read:
-            read[name] = copy.deepcopy(tensors[name].load())
+            read[name] = copy.deepcopy(tensors[source].load())
         return read[name]
 
     return load

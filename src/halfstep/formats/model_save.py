@@ -75,6 +75,7 @@ def save_model(
         "modules": [record.to_plain() for record in records],
         "regions": {at: _region_to_plain(forward, entries) for at, forward in regions.items()},
     }
+    about["copies"] = entries.leave_out_copies()
     plain, metadata = entries_of(entries.tensors)
     metadata |= {MODEL_KEY: json.dumps(about, allow_nan=False), SEAL_KEY: BLANK}
     with replacing(place) as file:

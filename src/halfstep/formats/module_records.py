@@ -4,14 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 
 from halfstep.errors import FileFormatError
+from halfstep.tensor import QTensor
 
 MAX_MODULE_DEPTH: Final = 200
 # What a module is made of; a tensor of such a name would take its place.
 _TAKEN: Final = frozenset({*vars(nn.Module()), *dir(object), "_original_class"})
 _TABLES: Final = ("parameters", "buffers", "attributes")
+
+
+# Elements; a name costs as much as a few of them.
+_WORTH_LEAVING_OUT: Final = 8
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    a, b = one.detach().contiguous(), other.detach().contiguous()
+    return torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
 class Entries:
@@ -39,6 +50,26 @@ class Entries:
         self.tensors[free] = tensor
         self._names[id(tensor)] = free
         return free
+
+    def leave_out_copies(self) -> dict[str, str]:
+        """Drop plain tensors that equal an earlier one, as folded batch norms do many times.
+
+        Returns the entry that each one dropped is a copy of.
+        """
+        firsts: dict[Any, list[str]] = {}
+        copies: dict[str, str] = {}
+        for name, tensor in self.tensors.items():
+            if isinstance(tensor, QTensor) or tensor.numel() < _WORTH_LEAVING_OUT:
+                continue
+            alike = firsts.setdefault((tensor.dtype, tensor.shape, tensor.device), [])
+            first = next((one for one in alike if _same_bits(self.tensors[one], tensor)), None)
+            if first is None:
+                alike.append(name)
+            else:
+                copies[name] = first
+        for name in copies:
+            del self.tensors[name]
+        return copies
 
 
 @dataclass(frozen=True)
