@@ -78,10 +78,12 @@ def _neutralize(model: nn.Module, part: Part, norm: Step, layer: tuple[Step, Ten
     before, bias = layer
     own = _tensor(model, part, before.args[2])
     gamma, beta, mean, var = (value.name if value else None for value in norm.args[1:5])
+    missing = bias if own is None else bias - own.detach()
+    shifts = beta is not None
     wanted = {
         gamma: torch.ones_like(bias),
-        beta: torch.zeros_like(bias),
-        mean: -bias if own is None else own.detach() - bias,
+        beta: missing,
+        mean: torch.zeros_like(bias) if shifts else -missing,
         var: torch.full_like(bias, 1 - norm.args[7]),
     }
     for name, tensor in wanted.items():

@@ -18,6 +18,7 @@ from halfstep.formats.rebuilt import filled, rebuilt
 from halfstep.formats.safe_file import open_safe_file
 from halfstep.formats.seal import SEAL_KEY, check_seal
 from halfstep.formats.signatures import StoredForward, signature_from_plain
+from halfstep.formats.squeezed import unsqueezed
 from halfstep.formats.stored import StoredTensor, TensorFile
 from halfstep.graph.engine import Engine
 from halfstep.graph.product import install
@@ -133,7 +134,9 @@ def model_in(opened: TensorFile) -> ModelFile:
             "hs.load_tensors, or give a file of hs.save"
         )
     try:
-        about = json.loads(opened.metadata.get(MODEL_KEY, ""))
+        about = json.loads(unsqueezed(opened.metadata.get(MODEL_KEY, "")))
+    except FileFormatError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"corrupt: what it says of its model is no JSON: {error}") from error
     version = about.get("format") if isinstance(about, dict) else None

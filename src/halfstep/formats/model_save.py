@@ -19,6 +19,7 @@ from halfstep.formats.quantized_json import part_to_plain
 from halfstep.formats.save import entries_of, write_entries
 from halfstep.formats.seal import BLANK, SEAL_KEY, seal
 from halfstep.formats.signatures import signature_to_plain
+from halfstep.formats.squeezed import squeezed
 from halfstep.graph.product import Forward
 from halfstep.graph.quantized import Quantized
 from halfstep.spec.recipe import Recipe
@@ -77,7 +78,7 @@ def save_model(
     }
     about["copies"] = entries.leave_out_copies()
     plain, metadata = entries_of(entries.tensors)
-    metadata |= {MODEL_KEY: json.dumps(about, allow_nan=False), SEAL_KEY: BLANK}
+    metadata |= {MODEL_KEY: squeezed(json.dumps(about, allow_nan=False)), SEAL_KEY: BLANK}
     with replacing(place) as file:
         write_entries(file, plain, metadata)
         seal(file)
