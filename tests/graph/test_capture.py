@@ -25,13 +25,14 @@ def test_the_model_is_not_changed() -> None:
             assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_reasons_name_the_line() -> None:
-    """For what stays Python the reader learns where."""
+def test_reasons_name_the_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """For what stays Python the reader learns where, and torch prints no graph of it."""
     captured = capture(zoo.Branching().eval(), (rand(2, 3, 8, 8),))
     reason = captured.regions[0].reason
     assert reason.startswith("its Python code depends on the values of a tensor: `return y if")
     assert "(zoo.py, line " in reason
     assert str(captured).splitlines()[1] == "body: 8 steps"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_function_may_run_the_model() -> None:
