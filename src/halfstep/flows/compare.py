@@ -130,7 +130,8 @@ class Difference:
         if not self.values:
             return "no integers to compare with the reference"
         if not self.differing:
-            return f"equal to the reference in all {self.elements} integers of {self.values} values"
+            values = f"{self.values} value{'s' * (self.values != 1)}"
+            return f"equal to the reference in all {self.elements} integers of {values}"
         return (
             f"differs from the reference in {self.differing} of {self.elements} integers, by at "
             f"most {self.most} steps, first in {self.first}"

@@ -47,8 +47,9 @@ def as_rules(recipe: Recipe) -> list[Rule]:
     for rule in rules:
         if not isinstance(rule, Rule):
             raise ArgumentTypeError(
-                f"a recipe holds {rule!r}, which is no rule: give hs.Rule(match, weight=...), or a "
-                "dict such as {'conv1': hs.QSpec(hs.int8)}"
+                f"a recipe holds {rule!r}, which is no rule: give hs.Rule(match, weight=...), a "
+                "dict such as {'conv1': hs.QSpec(hs.int8)}, or where a model is quantized a whole "
+                "recipe such as hs.recipes.static_int8()"
             )
     return rules
 
