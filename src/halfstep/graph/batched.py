@@ -29,7 +29,7 @@ def batched(program: Program) -> Program:
       max_pool1d = aten.squeeze.dim(max_pool1d_one, 0)
       return max_pool1d
     """
-    known, names = ranks(program), Names(program)
+    known, names = ranks(program), Names.of(program)
     steps = tuple(made for step in program.steps for made in _batched(step, known, names))
     return replace(program, steps=steps)
 

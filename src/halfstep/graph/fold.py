@@ -108,7 +108,7 @@ class _Folding:
         self.program = program
         self.module = module
         self.shared = shared
-        self.names = Names(program)
+        self.names = Names.of(program)
         self.ranks = ranks(program)
         self.readers = Counter(_reads(program))
         self.changed = {step.args[0].name for step in changes(program)}

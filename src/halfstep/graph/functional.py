@@ -96,7 +96,7 @@ class _Rewriting:
     def __init__(self, program: Program, *, mixed: bool) -> None:
         self.program = program
         self.mixed = mixed
-        self.names = Names(program)
+        self.names = Names.of(program)
         self.steps: list[Step] = []
         self.reasons: dict[str, str] = {}
         self.places: dict[str, tuple[_Memory, Path]] = {}

@@ -10,9 +10,11 @@ from torch.export.graph_signature import ConstantArgument
 
 from halfstep.errors import ArgumentError
 from halfstep.graph import operators
+from halfstep.graph.liveness import without_unread
+from halfstep.graph.names import Names
 from halfstep.graph.program import Input, Program, Step, TorchName
 from halfstep.graph.sizes import Condition, at_least_two, parse
-from halfstep.graph.trees import Branch, Value, leaves, mapped
+from halfstep.graph.trees import Branch, Value, mapped
 
 _NO_GRAD = torch.ops.higher_order.wrap_with_set_grad_enabled
 _COPY = "aten.lift_fresh_copy.default"
@@ -50,7 +52,7 @@ class Flat(nn.Module):
 
 def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Program:
     """The program of an exported ``flat``, whose inputs are called ``names``."""
-    work = _Lowering(flat, set(names), is_functional=_is_functional(exported.graph_module))
+    work = _Lowering(flat, Names(names), is_functional=_is_functional(exported.graph_module))
     placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
     waiting = iter(names)
     given: list[fx.Node] = []
@@ -63,27 +65,25 @@ def lower(exported: ExportedProgram, flat: Flat, names: Sequence[str]) -> Progra
         else:
             work.bind(node, spec.kind.name, str(spec.target), exported.constants)
     returned = work.graph(exported.graph_module)
-    steps = _without_unread(work.steps, returned)
-    read = {value.name for step in steps for value in step.reads()}
-    read |= {value.name for value in leaves(returned) if isinstance(value, Value)}
-    return Program(
+    program = Program(
         inputs=tuple(_input(work.values[node], node) for node in given),
         arguments=flat.tree,
         outputs=mapped(
             flat.returned.tree, lambda v: returned[int(v.name)] if type(v) is Value else v
         ),
-        steps=steps,
-        parameters={name: path for name, path in work.parameters.items() if name in read},
-        constants={name: value for name, value in work.constants.items() if name in read},
+        steps=tuple(work.steps),
+        parameters=work.parameters,
+        constants=work.constants,
         conditions=tuple(dict.fromkeys(_conditions(exported, given))),
         training=flat.training,
     )
+    return without_unread(program)
 
 
 class _Lowering:
     """The steps of a graph and of the graphs inside it, in one list."""
 
-    def __init__(self, flat: Flat, names: set[str], *, is_functional: bool) -> None:
+    def __init__(self, flat: Flat, names: Names, *, is_functional: bool) -> None:
         self.names = names
         self.is_functional = is_functional
         self.copies: set[Value] = set()
@@ -93,15 +93,6 @@ class _Lowering:
         self.steps: list[Step] = []
         self.parameters: dict[str, str] = {}
         self.constants: dict[str, Tensor] = {}
-
-    def fresh(self, name: str) -> str:
-        """The name, or the name with a number when it is taken."""
-        wanted, count = name, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self.names.add(name)
-        return name
 
     def bind(self, node: fx.Node, kind: str, target: str, constants: dict[str, Any]) -> None:
         """Give a parameter, a buffer or a constant its name; tied ones get the first."""
@@ -113,7 +104,7 @@ class _Lowering:
         if path in known:
             self.values[node] = Value(known[path])
             return
-        name = self.fresh(path)
+        name = self.names.fresh(path)
         self.values[node] = Value(name)
         if _attribute(self.model, path) is None:
             self.constants[name] = constants[target].detach()
@@ -144,7 +135,7 @@ class _Lowering:
             return args[0][args[1]]
         if self.changes_nothing(op, args):
             return args[0]
-        name = self.fresh(node.name)
+        name = self.names.fresh(node.name)
         if op == _COPY:
             self.copies.add(Value(name))
         kwargs = tuple((key, self.argument(value)) for key, value in node.kwargs.items())
@@ -180,7 +171,7 @@ class _Lowering:
 
     def grad_mode(self, mode: Any) -> Value:
         """A step that sets the mode; its value is what the mode was."""
-        name = self.fresh("grad_mode")
+        name = self.names.fresh("grad_mode")
         self.steps.append(Step(name, operators.GRAD_MODE, (mode,)))
         return Value(name)
 
@@ -221,17 +212,6 @@ def _is_functional(module: fx.GraphModule) -> bool:
     targets = {n.target for graph in graphs for n in graph.nodes if n.op == "call_function"}
     mutable = {t for t in targets if isinstance(t, torch._ops.OpOverload) and t._schema.is_mutable}
     return mutable <= {torch.ops.aten.detach_.default}
-
-
-def _without_unread(steps: list[Step], returned: Any) -> tuple[Step, ...]:
-    """The steps without those whose value nobody reads."""
-    read = {value.name for value in leaves(returned) if isinstance(value, Value)}
-    kept: list[Step] = []
-    for step in reversed(steps):
-        if step.name in read or not operators.is_removable(step.op):
-            kept.append(step)
-            read.update(value.name for value in step.reads())
-    return tuple(reversed(kept))
 
 
 def _input(value: Value, node: fx.Node) -> Input:

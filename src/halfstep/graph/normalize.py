@@ -63,7 +63,7 @@ class _Normalizing:
     def __init__(self, program: Program, module: nn.Module | None) -> None:
         self.program = program
         self.module = module
-        self.names = Names(program)
+        self.names = Names.of(program)
         self.steps: list[Step] = []
         self.same: dict[Value, Value] = {}
         self.outputs = set(leaves(program.outputs))

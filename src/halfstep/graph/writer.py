@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halfstep.graph.edges import Edge
+from halfstep.graph.names import Names
 from halfstep.graph.program import Program, Step, TorchName
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.trees import Value, mapped
@@ -21,11 +22,9 @@ class Writer:
         program = quantized.program
         self.steps: list[Step] = []
         self.constants: dict[str, Tensor] = dict(program.constants)
-        self.inputs = {given.value.name for given in program.inputs}
-        self.names = {*self.inputs, *program.parameters, *program.constants}
-        self.names |= {step.name for step in program.steps}
+        self._names = Names.of(program)
         self._codes: dict[str, tuple[Value, Edge]] = {}
-        self._floats: dict[str, Value] = {name: Value(name) for name in self.inputs}
+        self._floats: dict[str, Value] = {given.value.name: given.value for given in program.inputs}
         self._floats |= {
             name: Value(name)
             for name in (*program.parameters, *program.constants)
@@ -34,18 +33,9 @@ class Writer:
         self._rows: dict[tuple[str, QSpec], Value] = {}
         self._weights: dict[str, Value] = {}
 
-    def fresh(self, name: str) -> str:
-        """The name, or the name with a number when it is taken."""
-        wanted, count = name, 1
-        while name in self.names:
-            count += 1
-            name = f"{wanted}_{count}"
-        self.names.add(name)
-        return name
-
     def add(self, name: str, op: str, args: tuple[Any, ...], like: Step | None = None) -> Value:
         """A step under a new name."""
-        name = self.fresh(name)
+        name = self._names.fresh(name)
         self.steps.append(Step(name, op, args, (), "" if like is None else like.source))
         return Value(name)
 
@@ -63,7 +53,7 @@ class Writer:
         if dtype is None:
             self.steps.append(Step(name, op, args, (), source))
             return
-        made = self.fresh(f"{name}_float32")
+        made = self._names.fresh(f"{name}_float32")
         self.steps.append(Step(made, op, args, (), source))
         cast = (Value(made), TorchName("dtype", dtype))
         self.steps.append(Step(name, "aten.to.dtype", cast, (), source))
@@ -118,7 +108,7 @@ class Writer:
         for known, other in self.constants.items():
             if other.dtype == tensor.dtype and torch.equal(other, tensor):
                 return Value(known)
-        name = self.fresh(name)
+        name = self._names.fresh(name)
         self.constants[name] = tensor
         return Value(name)
 
