@@ -123,3 +123,20 @@ def test_the_summary_says_size_accuracy_and_equality() -> None:
     assert lines[3].endswith(" dB against the float model on 2 batches")
     assert lines[4].startswith("engine torch: equal to the reference in all 64 integers")
     assert len(lines) == 5
+
+
+def test_moves_in_float_are_shown_as_one() -> None:
+    """A reader of a transformer's table sees its work; every operator is among the rows."""
+    rows = (
+        Row("attention", "view", "float", "why"),
+        Row("attention", "transpose", "float", "why"),
+        Row("attention", "view", "float", "why"),
+        Row("attention", "softmax", "float"),
+        Row("attention", "view", "int8"),
+        Row("other", "view", "float", "alone"),
+    )
+    shown = str(Coverage(rows)).splitlines()
+    assert shown[1].split() == ["attention", "3", "moves", "float", "view,", "transpose"]
+    assert [line.split()[1] for line in shown[2:5]] == ["softmax", "view", "view"]
+    assert shown[4].endswith("alone")
+    assert len(Coverage(rows)) == len(rows)

@@ -1,13 +1,15 @@
 """Coverage: how each operator of a quantized model runs, and why."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from html import escape
+from itertools import groupby
 from typing import Any
 
 from halfstep.errors import ArgumentError
 from halfstep.flows.columns import size, table
+from halfstep.graph.kinds import is_move
 
 _HEAD = ("layer", "op", "runs as", "before", "after", "why")
 _TIMED = ("layer", "op", "runs as", "before", "after", "float ms", "ms", "why")
@@ -110,7 +112,7 @@ class Coverage:
     def _table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """The head and the cells."""
         head = _TIMED if self.is_timed else _HEAD
-        return head, [_cells(row, timed=self.is_timed) for row in self.rows]
+        return head, [_cells(row, timed=self.is_timed) for row in _gathered(self.rows)]
 
     def __str__(self) -> str:
         head, rows = self._table()
@@ -137,6 +139,27 @@ class Coverage:
             return cls(tuple(Row(**row) for row in plain["rows"]), tuple(plain["notes"]))
         except (KeyError, TypeError) as error:
             raise ArgumentError(f"this is no coverage: {error}") from None
+
+
+def _gathered(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows to show: neighbouring float steps of a layer that only move values are one."""
+    for (layer, are_moves), group in groupby(rows, lambda row: (row.layer, _only_moves(row))):
+        some = list(group)
+        if not are_moves or len(some) == 1:
+            yield from some
+            continue
+        names = ", ".join(dict.fromkeys(row.op for row in some))
+        both = [sum(times) for times in zip(*map(_times, some), strict=True)]
+        float_ms, ms = both if some[0].ms is not None else (None, None)
+        yield Row(layer, f"{len(some)} moves", FLOAT, names, float_ms=float_ms, ms=ms)
+
+
+def _times(row: Row) -> tuple[float, float]:
+    return row.float_ms or 0.0, row.ms or 0.0
+
+
+def _only_moves(row: Row) -> bool:
+    return row.runs == FLOAT and not row.before and is_move(row.op)
 
 
 def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:

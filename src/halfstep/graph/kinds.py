@@ -123,6 +123,16 @@ def _fits(step: Step, kind: Kind) -> bool:
     return True
 
 
+def is_move(name: str) -> bool:
+    """Whether an operator of torch, by its bare name, only moves or chooses values.
+
+    >>> from halfstep.graph.kinds import is_move
+    >>> is_move("transpose"), is_move("add")
+    (True, False)
+    """
+    return name in _MOVES
+
+
 def operands(step: Step, kind: Kind) -> Iterator[Value]:
     """The values that the integer form takes as codes, in order."""
     for place in kind.operands:
