@@ -200,7 +200,10 @@ def test_tied_layers_that_ask_for_different_formats() -> None:
     result = ptq.quantize(model, tokens(8, 5), rules)
     (out,) = result.coverage.of("out")
     assert out.runs == "float"
-    assert "another layer keeps its weight embedding.weight as QSpec(int8, PerChannel(axis=0)" in out.why
+    assert (
+        "another layer keeps its weight embedding.weight as QSpec(int8, PerChannel(axis=0)"
+        in out.why
+    )
     assert result.summary.sqnr is not None
     assert result.summary.sqnr > 30
 
