@@ -194,3 +194,61 @@ def test_steps_that_depend_on_parameters_alone_are_left_alone() -> None:
     decisions = placed(module, torch.randn(4, 8)).decisions
     assert decisions["add"].reason == "it depends on parameters alone and runs once"
     assert decisions["linear"].execution is Execution.INTEGER
+
+
+@pytest.mark.parametrize(("value", "runs"), [(0.0, "integer"), (2.0, "float"), (-9.0, "float")])
+def test_padding_with_another_value_than_zero_stays_float(value: float, runs: str) -> None:
+    """The scale of what is padded need not reach the value that it is padded with."""
+    found = executions(lambda m, x: m.b(F.pad(m.a(x)[:, :6], (1, 1), value=value)))
+    assert found["pad"] == runs
+
+
+def test_padding_for_a_maximum_moves_codes() -> None:
+    """Minus infinity loses to every value, and the lowest code to every code."""
+    images = torch.randn(2, 3, 6, 6)
+    conv = nn.Conv2d(3, 3, 1)
+    function = Function(
+        lambda m, x: m.c(F.max_pool2d(F.pad(m.c(x), (0, 1, 0, 1), value=float("-inf")), 2))
+    )
+    function.c = conv
+    assert executions(function, images)["pad"] == "integer"
+
+
+LAYERS = {
+    "linear": (nn.Linear(8, 8), (4, 8)),
+    "conv": (nn.Conv2d(6, 6, 3), (2, 6, 5, 5)),
+    "conv_transpose": (nn.ConvTranspose2d(6, 8, 3, groups=2), (2, 6, 5, 5)),
+    "lstm": (nn.LSTM(8, 8), (3, 2, 8)),
+}
+OUTPUTS = {"conv_transpose": hs.PerChannel(1)}
+ROWS = {"conv": hs.PerChannel(0), "conv_transpose": hs.PerChannel(0)}
+
+
+def reason(name: str, weight: Any, given: Any) -> str:
+    """Why a layer is left in float when its weight and its input have such scales."""
+    layer, shape = LAYERS[name]
+    rule = hs.Rule(
+        "*", weight=hs.QSpec(hs.int8, weight, symmetric=True), input=hs.QSpec(hs.uint8, given)
+    )
+    decisions = placed(layer, torch.randn(shape), [rule]).decisions
+    return next(each.reason for step, each in decisions.items() if step.startswith(name))
+
+
+@pytest.mark.parametrize("weight", [hs.PerChannel(0), hs.PerChannel(1), hs.PerGroup(1, 2)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_scales_that_change_inside_a_sum_leave_a_layer_in_float(name: str, weight: Any) -> None:
+    """A scale for each input channel has no place in an integer sum: wrong numbers, or a crash."""
+    served = weight == OUTPUTS.get(name, hs.PerChannel(0)) or (
+        name == "linear" and weight == hs.PerGroup(1, 2)
+    )
+    found = reason(name, weight, ROWS.get(name, hs.PerToken()))
+    assert found == "" if served else "its sums need a weight with one scale" in found
+
+
+@pytest.mark.parametrize("given", [hs.PerChannel(1), hs.PerToken(), hs.PerChannel(0)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_rows_are_those_of_the_operator(name: str, given: Any) -> None:
+    """Linear layers take scales for each row, convolutions for each sample."""
+    found = reason(name, OUTPUTS.get(name, hs.PerChannel(0)), given)
+    served = given == ROWS.get(name, hs.PerToken())
+    assert found == "" if served else "its sums need an input with one scale" in found

@@ -13,6 +13,7 @@ from halfstep.graph.flow import Flow
 from halfstep.graph.kinds import Family, Kind, kind_of
 from halfstep.graph.program import Step
 from halfstep.graph.quantized import Decision, Execution
+from halfstep.graph.scales import unserved
 from halfstep.graph.trees import Value, leaves
 from halfstep.observe import Observer
 from halfstep.spec import PerChannel, PerTensor, QDType, QSpec, Rule
@@ -94,7 +95,8 @@ def _contraction(
         return wanted.left_in_float("its weight is computed from the input")
     if weight is None:
         return wanted.left_in_float("its rule gives no format for the weight")
-    own, reason = _weights(value, weight, flow, tensors)
+    own, misfit = _weights(value, weight, flow, tensors)
+    reason = misfit or unserved(step, kind, weight, spec)
     if reason:
         return wanted.left_in_float(reason)
     return dataclasses.replace(wanted, decision=_decision(spec, weight), weights=own)
@@ -160,7 +162,8 @@ def _with_weight(
         return wanted.left_in_float("its weight is computed")
     matrices = [name for name in names if tensors[name].ndim == 2]
     own = tuple((name, weight) for name in matrices)
-    reason = next(filter(None, (_misfit(tensors[name], weight) for name in matrices)), "")
+    misfit = next(filter(None, (_misfit(tensors[name], weight) for name in matrices)), "")
+    reason = misfit or unserved(step, kind, weight, wanted.input)
     if reason:
         return wanted.left_in_float(reason)
     if kind.family is Family.LOOKUP or wanted.input is None:

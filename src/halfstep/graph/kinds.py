@@ -3,6 +3,7 @@
 The positions hold for normalized programs, in which every argument is given by position.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -90,6 +91,9 @@ _MOVES = (
     *(f"upsample_nearest{n}d" for n in (1, 2, 3)),
     *("contiguous", "clone", "alias", "detach"),
 )
+# Zero has a code in every format, and the lowest code loses to all others. The range of what is
+# padded need not hold any other value.
+_PADDED_WITH = (None, 0, -math.inf)
 _KINDS |= {f"aten.{name}": _MOVE for name in _MOVES}
 _KINDS["operator.getitem"] = _MOVE
 
@@ -118,6 +122,8 @@ def _fits(step: Step, kind: Kind) -> bool:
         return of_tensors and dict(step.kwargs).get("alpha", 1) == 1
     if kind.name == "mean":
         return dict(step.kwargs).get("dtype") is None and step.args[1] is not None
+    if step.op == "aten.constant_pad_nd.default":
+        return step.args[2] in _PADDED_WITH
     if kind is _CLAMP:
         return not any(isinstance(value, Value) for value in step.args[1:])
     return True
