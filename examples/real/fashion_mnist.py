@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import halfstep as hs
+
 FOLDER = Path("/usr/share/datasets/fashion-mnist")
 MEAN, DEVIATION = 0.286, 0.353
 Labelled = tuple[Tensor, Tensor]
@@ -99,13 +101,16 @@ def accuracy(model: nn.Module, images: Tensor, classes: Tensor) -> float:
 
 
 def main() -> None:
-    """Train, and score the float network."""
+    """Train, and score the network in float and in integers."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     if not folder.is_dir():
         sys.exit(f"{folder} is missing: install dataset-fashion-mnist, or name its folder.")
     images, classes = load_images("train", folder)
     model = train(images[:20_000], classes[:20_000])
-    print(f"float32: {accuracy(model, *load_images('t10k', folder)):.4f} of 10,000 images right")
+    quantized = hs.ptq.quantize(model, list(images[-256:].split(64))).model
+    unseen = load_images("t10k", folder)
+    for name, network in {"float32": model, "int8": quantized}.items():
+        print(f"{name}: {accuracy(network, *unseen):.4f} of 10,000 images right")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+import halfstep as hs
+
 LETTERS = ("<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz")
 # Each vowel is three phonemes: without stress, with the first and with the second.
 VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH")
@@ -119,10 +121,12 @@ def accuracy(model: Pronouncer, words: Dictionary) -> float:
 
 
 def main() -> None:
-    """The float network's score."""
-    model = load_model()
-    print(f"float32: {accuracy(model, load_words()):.4f} of 2,000 words right")
-    print(f"'halfstep' is said {' '.join(*model.pronounce(['halfstep']))}")
+    """The scores in float and in integers."""
+    model, words = load_model(), load_words()
+    quantized = hs.ptq.quantize(model, recipe=hs.recipes.dynamic_int8()).model
+    for name, network in {"float32": model, "dynamic int8": quantized}.items():
+        print(f"{name}: {accuracy(network, words):.4f} of 2,000 words right")
+    print(f"'halfstep' is said {' '.join(*quantized.pronounce(['halfstep']))}")
 
 
 if __name__ == "__main__":

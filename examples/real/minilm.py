@@ -179,11 +179,21 @@ def ranks(values: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """The float encoder's scores."""
+    """The scores in float, in 8 bits without data and with it, and with weights in 4 bits."""
     model = load_model()
-    print(f"float32: Lee {lee_pearson(model):.3f}, ", end="")
-    print(f"SimLex {spearman(model, 'simlex999.txt'):.3f}, ", end="")
-    print(f"WordSim {spearman(model, 'wordsim353.tsv'):.3f}")
+    texts = background()[:40]
+    batches = [model.tokens(texts[start : start + 8]) for start in range(0, len(texts), 8)]
+    four_bits = hs.recipes.weight_only(hs.int4, group_size=32)
+    models = {
+        "float32": model,
+        "dynamic int8": hs.ptq.quantize(model, recipe=hs.recipes.dynamic_int8()).model,
+        "static int8": hs.ptq.quantize(model, batches).model,
+        "int4 weights": hs.ptq.quantize(model, recipe=four_bits).model,
+    }
+    for name, encoder in models.items():
+        words = (spearman(encoder, file) for file in ("simlex999.txt", "wordsim353.tsv"))
+        print(f"{name}: Lee {lee_pearson(encoder):.3f}, ", end="")
+        print("SimLex {:.3f}, WordSim {:.3f}".format(*words))
 
 
 if __name__ == "__main__":

@@ -45,10 +45,10 @@ def test_the_engine_computes_the_integers_of_the_reference(result: hs.Result) ->
     assert result.summary.equality["torch"].startswith("equal to the reference in all")
 
 
-def test_everything_but_one_padding_runs_in_integers(result: hs.Result) -> None:
-    """The image is padded before it is quantized; every other operator computes on integers."""
-    floats = [row for row in result.coverage.rows if row.runs == "float"]
-    assert [row.op for row in floats] == ["constant_pad_nd"]
+def test_nothing_but_padding_runs_in_float(result: hs.Result) -> None:
+    """An image may be padded before it is quantized; every other operator computes on integers."""
+    floats = [row.op for row in result.coverage.rows if row.runs == "float"]
+    assert floats in ([], ["constant_pad_nd"])
 
 
 @pytest.mark.xfail(reason="0.277: the program and the zero points of weights take their share")
