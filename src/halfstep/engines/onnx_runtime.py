@@ -67,6 +67,7 @@ class OnnxRuntimeEngine:
                 }
             ),
             dtypes=(uint8, int8),
+            narrower=False,
             fuses_residual=False,
         )
 

@@ -17,9 +17,11 @@ from halfstep.engines.bind_recurrent import BINDERS as RECURRENT
 from halfstep.engines.bind_rows import BINDERS as ROWS
 from halfstep.engines.reference import KINDS, formats
 from halfstep.graph.convert import convert
+from halfstep.graph.edges import Edge
 from halfstep.graph.frozen import Bound, Frozen, Lookup
 from halfstep.graph.program import Step
 from halfstep.graph.quantized import Quantized
+from halfstep.graph.trees import leaves
 from halfstep.spec import Capabilities
 
 # What binds a step, from its arguments: a function and what it is called with, or None.
@@ -48,7 +50,22 @@ def bind(step: Step, lookup: Lookup) -> Bound | None:
     return None if binder is None or step.kwargs else binder(step.args, lookup)
 
 
-_CAPABILITIES = Capabilities(engine="torch", integer_ops=KINDS, dtypes=formats("uint8", "int8"))
+# These steps do not say how wide their codes are.
+_WITHOUT_EDGE = ("int.clamp", "int.max_pool", "int.adaptive_max_pool")
+
+
+def _bind_narrow(step: Step, lookup: Lookup) -> Bound | None:
+    """The same in a program where some codes are wider than the kernels take."""
+    given = [leaf for leaf in leaves(step.args) if isinstance(leaf, Edge)]
+    if step.op in _WITHOUT_EDGE or any(edge.spec.dtype.bits > 8 for edge in given):
+        return None
+    return bind(step, lookup)
+
+
+# Activations of 16 bits run by the formulas.
+_CAPABILITIES = Capabilities(
+    engine="torch", integer_ops=KINDS, dtypes=formats("uint8", "int8", "uint16", "int16")
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +74,7 @@ class TorchEngine:
 
     >>> from halfstep.engines.torch_engine import TorchEngine
     >>> TorchEngine().name, TorchEngine().capabilities.dtypes
-    ('torch', (uint8, int8))
+    ('torch', (uint8, int8, uint16, int16))
     """
 
     name: str = "torch"
@@ -68,4 +85,5 @@ class TorchEngine:
 
         Packed weights live in the plan alone: they are made anew for every copy of it.
         """
-        return Frozen(convert(quantized, self.capabilities), bind)
+        wide = any(edge.spec.dtype.bits > 8 for edge in quantized.edges.values())
+        return Frozen(convert(quantized, self.capabilities), _bind_narrow if wide else bind)

@@ -8,9 +8,11 @@ from halfstep.flows.coverage import FLOAT, FOLDED, Coverage, Row
 from halfstep.flows.integers import bytes_of
 from halfstep.flows.parts import Part, joined
 from halfstep.graph.capture import Region
+from halfstep.graph.kinds import kind_of, operands
 from halfstep.graph.program import Step
 from halfstep.graph.quantized import Decision, Execution
 from halfstep.graph.run import find
+from halfstep.spec import QSpec
 
 # Arithmetic on sizes, and taking tuples apart: no work on tensors.
 _NO_WORK = ("operator.", "math.", "torch.", "python.", "aten.sym_")
@@ -43,17 +45,31 @@ def _rows(part: Part, models: tuple[nn.Module, nn.Module], seen: set[int]) -> It
         layer = joined(part.path, step.source) or part.path
         why = part.notes.get(step.name) or decision.reason
         value = joined(part.path, step.name)
-        yield Row(layer, step.op.split(".")[1], runs(decision, part), why, before, after, value)
+        yield Row(
+            layer, step.op.split(".")[1], runs(step, decision, part), why, before, after, value
+        )
 
 
-def runs(decision: Decision, part: Part) -> str:
-    """How a step runs, for people."""
-    bits = "int8" if decision.weight is None else f"int{decision.weight.dtype.bits}"
+def runs(step: Step, decision: Decision, part: Part) -> str:
+    """How a step runs, for people: by its activations, or where those are float by its weights."""
+    kind = kind_of(step)
     if decision.execution is Execution.FLOAT:
         return FLOAT
-    if decision.execution is Execution.WEIGHT_ONLY or not part.runs:
-        return f"{bits} weights"
-    return f"dynamic {bits}" if decision.execution is Execution.DYNAMIC else bits
+    if decision.execution is Execution.INTEGER and part.runs and kind is not None:
+        formats = (_format(value.name, part) for value in operands(step, kind))
+        bits = next((spec.dtype.bits for spec in formats if spec is not None), 8)
+        return f"int{bits}"
+    bits = 8 if decision.weight is None else decision.weight.dtype.bits
+    if decision.execution is Execution.DYNAMIC and part.runs:
+        return f"dynamic int{bits}"
+    return f"int{bits} weights"
+
+
+def _format(name: str, part: Part) -> QSpec | None:
+    """The format of a value's codes: its own, or that of the value whose scale it has."""
+    while name in part.placement.shared:
+        name = part.placement.shared[name]
+    return part.placement.observe.get(name)
 
 
 def _bytes(

@@ -29,7 +29,7 @@ class Support:
     def edge(self, name: str) -> Edge | None:
         """The format of a value, if it is one that the engine takes."""
         edge = self.quantized.edges.get(name)
-        return edge if edge is not None and edge.spec.dtype in self.capabilities.dtypes else None
+        return edge if edge is not None and self.capabilities.takes(edge.spec.dtype) else None
 
     def is_integer(self, step: Step) -> bool:
         """Whether a step runs on codes."""
