@@ -182,3 +182,35 @@ def test_a_decoding_loop() -> None:
     assert "no float outputs were compared" in str(result)
     assert any(row.runs == "dynamic int8" for row in result.coverage)
     assert "values of a tensor" in result.coverage[0].why
+
+
+class Layers(nn.Module):
+    """Layers of all families; in a float type other than float32 each must be given it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.turned = nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 4, 2)
+        self.norm, self.fc = nn.BatchNorm2d(4), nn.Linear(4, 4)
+        self.rows, self.bags = nn.Embedding(5, 4), nn.EmbeddingBag(5, 4)
+        self.gru = nn.GRU(4, 4)
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        """Each layer reads what another brings."""
+        y = self.fc(self.turned(self.norm(self.conv(x))).mean((2, 3)))
+        found, last = self.gru((y + self.rows(i[:, 0]) + self.bags(i))[None])
+        return found[0] + last[0]
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+@pytest.mark.parametrize("recipe", [hs.recipes.dynamic_int8(), hs.recipes.weight_only(hs.int8)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_layers_return_the_float_type_of_the_model(
+    dtype: torch.dtype, recipe: hs.Recipe, *, has_data: bool
+) -> None:
+    """What a layer brings has the type that it had, however it is quantized."""
+    model = Layers().to(dtype).eval()
+    batch = (torch.randn(2, 3, 6, 6, dtype=dtype), torch.randint(5, (2, 3)))
+    result = ptq.quantize(model, batch if has_data else None, recipe)
+    found = result.model(*batch)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, model(*batch), rtol=0.1, atol=0.1)

@@ -11,12 +11,15 @@ from halfstep.errors import ArgumentError
 from halfstep.flows.parts import Part
 from halfstep.graph.capture import Region, capture
 from halfstep.graph.program import Input, Program, Step
+from halfstep.graph.run import find
 from halfstep.graph.trees import Branch, Value
 
 _CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _CALLED = (*_CONVS, *_TRANSPOSED, nn.LSTM, nn.GRU, nn.RNN, nn.EmbeddingBag)
 _LAYERS = (nn.Linear, nn.Embedding, *_CALLED)
+# Steps that bring several values.
+_TUPLES = ("halfstep.", "aten.embedding_bag.")
 _COMPUTED = (
     "its weight is computed from other parameters: remove the parametrization first to quantize it"
 )
@@ -36,6 +39,22 @@ def leaf_regions(model: nn.Module) -> tuple[list[Part], list[Region]]:
             regions.append(region)
             parts += [Part(path, program) for program in region.programs]
     return parts, regions
+
+
+def dtypes_in(model: nn.Module, part: Part) -> dict[str, str]:
+    """The float dtypes of the values of a layer's program where not float32: that of its weights.
+
+    >>> import torch
+    >>> from halfstep.flows.leaves import dtypes_in, leaf_regions
+    >>> model = torch.nn.Linear(2, 1).half()
+    >>> dtypes_in(model, leaf_regions(model)[0][0])
+    {'linear': 'float16'}
+    """
+    found = {_dtype(find(model, part.at(name))) for name in part.program.parameters}
+    if len(found) != 1 or found == {"float32"}:
+        return {}
+    (dtype,) = found
+    return {step.name: dtype for step in part.program.steps if not step.op.startswith(_TUPLES)}
 
 
 def _has_weights(module: nn.Module) -> bool:

@@ -19,6 +19,7 @@ from halfstep.flows.batches import Batches, Forward
 from halfstep.flows.data import Data
 from halfstep.flows.judge import accuracy, equality, warn_of_collapse
 from halfstep.flows.layers import Recipe
+from halfstep.flows.leaves import dtypes_in
 from halfstep.flows.order import order
 from halfstep.flows.preparation import (
     Calibrated,
@@ -84,8 +85,9 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
     if batches is None:
         preparation = in_layers(model, asked)
         notes = [_NO_DATA] * preparation.by_layer
-        made = finished(preparation, [Calibrated(part) for part in preparation.parts], notes)
-        return _repeatable(made, preparation)
+        work, parts = preparation.work, preparation.parts
+        known = [Calibrated(part, dtypes=dtypes_in(work, part)) for part in parts]
+        return _repeatable(finished(preparation, known, notes), preparation)
     data = Data(batches, forward, max_batches, progress)
     preparation = traced(model, asked, data)
     prepared, watches = watched(preparation)

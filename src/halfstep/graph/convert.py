@@ -50,6 +50,7 @@ class _Conversion:
         self.support, self.writer = context.support, context.writer
         self.regions = find_regions(context.support)
         self.bags: dict[str, Value] = {}
+        self.recurrent: set[str] = set()
 
     def step(self, step: Step) -> None:
         """A step in the form that is decided for it."""
@@ -65,6 +66,8 @@ class _Conversion:
             self.lookup(step, kind)
         elif step.op == "operator.getitem" and step.args[0].name in self.bags:
             self.writer.alias(step.name, self.bags[step.args[0].name])
+        elif step.op == "operator.getitem" and step.args[0].name in self.recurrent:
+            self.writer.put(step, step.name, step.op, step.args, None)
         else:
             self.writer.copy(step)
 
@@ -88,6 +91,7 @@ class _Conversion:
             self.writer.copy(step)
         elif kind.family is Family.RECURRENT:
             given = (*map(self.operand, step.args), spec)
+            self.recurrent.add(step.name)
             self.writer.put(step, step.name, f"int.{kind.name}", given, None)
         else:
             rows = self.writer.rows(step.args[0].name, spec)

@@ -59,7 +59,10 @@ class Writer:
         self.steps.append(Step(name, "aten.to.dtype", cast, (), source))
 
     def alias(self, name: str, value: Value) -> None:
-        """A value of the source program that another step brings already."""
+        """A value of the source program that another step brings already, as float32."""
+        dtype = self.quantized.dtypes.get(name)
+        if dtype is not None:
+            value = self.add(name, "aten.to.dtype", (value, TorchName("dtype", dtype)))
         self._floats[name] = value
 
     def codes(self, name: str, edge: Edge) -> Value:
