@@ -56,3 +56,15 @@ def test_activations_of_any_width(dtype: hs.QDType, sqnr: float, runs: str) -> N
     assert result.summary.equality["torch"].startswith("equal to the reference in all")
     assert result.summary.sqnr is not None
     assert result.summary.sqnr > sqnr
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_an_engine_that_shows_no_integers_is_compared_by_its_outputs(engine: str) -> None:
+    """The summary says how many of them differ from the reference, and by how many steps."""
+    pytest.importorskip(engine)
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, 12, 12)
+    found = hs.ptq.quantize(Net().eval(), x, engine=engine).summary.equality[engine]
+    assert "reference" in found
+    assert "elements" in found
+    assert "no integers" not in found

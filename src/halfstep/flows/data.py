@@ -92,14 +92,13 @@ class Data:
         for batch, expected in steps(self.kept, "comparing", progress=self.progress):
             yield expected, floats(self.run(model, _copied(batch)))
 
-    def run_sample(self, model: nn.Module) -> None:
-        """Run the model on one sample: the first of the first batch, where that can be taken."""
+    def run_sample(self, model: nn.Module) -> list[Tensor]:
+        """What the model returns for one sample: the first of the first batch, where it has one."""
         sample = self.samples(1)
         if sample is not None:
             with suppress(HalfstepError):  # the first dimension may be none of a batch
-                self.run(model, _copied(sample))
-                return
-        self.run(model, _copied(self.first))
+                return floats(self.run(model, _copied(sample)))
+        return floats(self.run(model, _copied(self.first)))
 
     def _every(self) -> Iterable[Any]:
         return [None] if self.is_function else itertools.chain(self._first, self._rest)

@@ -4,10 +4,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from halfstep.engines import by_name
+from halfstep.engines.difference import difference
 from halfstep.errors import HalfstepWarning
+from halfstep.flows.another_engine import with_engine
 from halfstep.flows.compare import Noise, against_reference, edge_noise
 from halfstep.flows.data import Data
 from halfstep.flows.result import Result
@@ -29,15 +31,38 @@ def accuracy(result: Result, data: Data) -> Result:
 
 
 def equality(result: Result, data: Data, engine: Engine, *, everywhere: bool) -> Result:
-    """The result, with how its engine compares with the reference, on one sample or on all data."""
-    twin, difference = against_reference(result.model, by_name("reference"))
-    if everywhere:
-        for _ in data.run_kept(twin):
-            pass
-    else:
-        data.run_sample(twin)
-    found = {**result.summary.equality, engine.name: str(difference)}
-    return replace(result, summary=replace(result.summary, equality=found))
+    """The result, with how its engine compares with the reference, on one sample or on all data.
+
+    An engine that shows no integers is compared by what the model returns.
+    """
+    twin, integers = against_reference(result.model, by_name("reference"))
+    found = _outputs(twin, data, everywhere=everywhere)
+    text = str(integers)
+    if not integers.values and (step := _last_step(result)) is not None:
+        formulas = with_engine(result.model, by_name("reference"))
+        expected = _outputs(formulas, data, everywhere=everywhere)
+        text = str(difference(expected, found, step=step))
+    equality = {**result.summary.equality, engine.name: text}
+    return replace(result, summary=replace(result.summary, equality=equality))
+
+
+def _outputs(model: nn.Module, data: Data, *, everywhere: bool) -> list[Tensor]:
+    if not everywhere:
+        return data.run_sample(model)
+    return [one for _, outputs in data.run_kept(model) for one in outputs]
+
+
+def _last_step(result: Result) -> float | None:
+    """The scale of the last value that is codes; None where there is none."""
+    scales = [
+        part.edges[step.name].scale
+        for several in result.parts.values()
+        for part in several
+        if isinstance(part, Quantized)
+        for step in part.program.steps
+        if step.name in part.edges
+    ]
+    return scales[-1] if scales else None
 
 
 def warn_of_collapse(
