@@ -91,9 +91,7 @@ def test_every_way_of_calling_a_layer(name: str, make: Any) -> None:
     """Batched or not, with states, offsets or sizes, of any rank: close to the float layer."""
     layer, calls = LAYERS[name]
     quantized = ptq.quantize(layer.eval(), None, None if make is None else make()).model
-    assert any(isinstance(value, hs.QTensor) for value in quantized.parameters()) or (
-        make is weight_only and isinstance(layer, nn.RNNBase)
-    )
+    assert any(isinstance(value, hs.QTensor) for value in quantized.parameters())
     noise = Noise()
     with torch.no_grad():
         for args in calls:

@@ -103,8 +103,9 @@ def weight_only(dtype: QDType | torch.dtype = int8, group_size: int | None = Non
     rows = QSpec(kind, PerChannel(0), symmetric=True)
     columns = rows.with_granularity(PerChannel(1))
     grouped = rows if group_size is None else rows.with_granularity(PerGroup(1, group_size))
+    groups = "" if group_size is None else f", group_size={group_size}"
     return Recipe(
-        "weight_only",
+        f"weight_only({kind}{groups})",
         defaults=(
             *(Rule(op, weight=grouped) for op in _operators(("linear", *_LOOKUPS))),
             *(Rule(op, weight=columns) for op in _operators(_TRANSPOSED)),
