@@ -207,3 +207,14 @@ def test_a_narrow_format_is_cut_off() -> None:
     by_hand = chosen.quantized.edges
     limit = max((e.qmax - e.zero_point) * e.scale for e in by_hand.values())
     assert found.abs().max() < 10 * limit
+
+
+@pytest.mark.parametrize(("version", "text"), [(9, "from opset 13 on"), (99, "newest that onnx")])
+def test_an_opset_that_does_not_exist_or_holds_no_channels_is_refused(
+    version: int, text: str
+) -> None:
+    """In one line, before anything is written."""
+    chosen = calibrated(net(nn.Linear(4, 2)), (rand(3, 4),))
+    with pytest.raises(ArgumentError, match=text) as caught:
+        onnx_model(chosen.quantized, chosen.module, version)
+    assert "\n" not in str(caught.value)

@@ -44,6 +44,10 @@ def test_near_misses_say_what_they_are(tmp_path: Path) -> None:
     texts["it is a NumPy array: load it with numpy.load"] = path.with_suffix(".npy").read_bytes()
     torch.save(x, path)
     texts["truncated: it starts as a zip archive"] = path.read_bytes()[:2000]
+    save_tensors({"a": x}, path.with_suffix(".safetensors"))
+    safe = path.with_suffix(".safetensors").read_bytes()
+    texts["truncated: it starts as a .halfstep or .safetensors file"] = safe[:40]
+    texts["it is no intact safetensors file, truncated"] = safe[:-1]
     for text, data in texts.items():
         path.write_bytes(data)
         with pytest.raises(FileFormatError, match=re.escape(f"x.pt: {text}")):

@@ -47,6 +47,11 @@ def model_proto(translated: Translated, producer: str = "halfstep") -> Any:
         [_value(onnx, *given) for given in translated.outputs],
         [_tensor(onnx, name, each) for name, each in graph.initializers.items()],
     )
+    newest = onnx.defs.onnx_opset_version()
+    if graph.opset > newest:
+        raise ArgumentError(
+            f"opset={graph.opset}: the newest that onnx {onnx.__version__} knows is {newest}"
+        )
     opset = onnx.helper.make_opsetid("", graph.opset)
     version = onnx.helper.find_min_ir_version_for([opset])
     return onnx.helper.make_model(

@@ -15,6 +15,7 @@ from halfstep.engines.onnx_ops.elementwise import clamp
 from halfstep.engines.onnx_ops.table import Translation, refuse
 from halfstep.engines.onnx_placement import Placed
 from halfstep.engines.onnx_qdq import LOWEST_OPSET, QdqGraph, needed_opset
+from halfstep.errors import ArgumentError
 from halfstep.graph.kinds import clamp_bounds
 from halfstep.graph.operators import GRAD_MODE, is_removable, resolve, torch_value
 from halfstep.graph.program import Program, Step, TorchName
@@ -57,7 +58,13 @@ def translate(quantized: Quantized, module: nn.Module, opset: int | None = None)
     program = quantized.program
     tensors = {name: find(module, path) for name, path in program.parameters.items()}
     tensors |= program.constants
-    writer = _Writer(quantized, QdqGraph(opset or lowest_opset(quantized, tensors)), tensors)
+    if opset is not None and opset < LOWEST_OPSET:
+        raise ArgumentError(
+            f"opset={opset}: a scale for each channel is in ONNX from opset {LOWEST_OPSET} on. "
+            "Leave opset out to take the lowest that holds the formats"
+        )
+    chosen = lowest_opset(quantized, tensors) if opset is None else opset
+    writer = _Writer(quantized, QdqGraph(chosen), tensors)
     for step in program.steps:
         writer.write(step)
     return writer.finished()

@@ -1,6 +1,7 @@
 """Opening a file of tensors by what it contains, whatever its name ends with."""
 
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ ALLOWED: Final = (
     "torch.export (.pt2), or an ONNX model"
 )
 _HEAD_BYTES: Final = 512
+_SAFE_START: Final = slice(8, 10)
 _NPY_MAGIC: Final = b"\x93NUMPY"
 _TAR_MAGIC: Final = slice(257, 262)
 
@@ -136,6 +138,11 @@ def _reader_of(path: Path) -> Callable[[Path], TensorFile]:
         )
     if head.startswith(_NPY_MAGIC):
         raise FileFormatError(f"it is a NumPy array: load it with numpy.load, or give {ALLOWED}")
+    if is_safe_file(head, sys.maxsize) and head[_SAFE_START] == b'{"':
+        raise FileFormatError(
+            f"truncated: it starts as a .halfstep or .safetensors file, and the {size} bytes end "
+            "inside its header: copy or save it again"
+        )
     raise FileFormatError(f"it is no file of tensors: give {ALLOWED}")
 
 

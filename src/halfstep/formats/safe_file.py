@@ -59,7 +59,9 @@ def open_safe_file(path: Path) -> TensorFile:
             if name not in companions
         }
     except (SafetensorError, OSError) as error:
-        raise FileFormatError(f"it is no intact safetensors file: {error}") from error
+        raise FileFormatError(
+            f"it is no intact safetensors file, truncated or damaged: {error}"
+        ) from error
     return TensorFile(path, "safetensors", tensors, metadata=metadata)
 
 
