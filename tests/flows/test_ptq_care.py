@@ -92,8 +92,9 @@ def test_values_that_are_not_finite() -> None:
         ptq.quantize(model, X)
     with torch.no_grad():
         model[2].weight[0, 0] = torch.nan
-    with pytest.raises(hs.NonFiniteError, match=r"the weight 2.weight: x holds 1 NaN"):
-        ptq.quantize(model)
+    for batches in (X, None):
+        with pytest.raises(hs.NonFiniteError, match=r"the weight 2.weight holds 1 values that are"):
+            ptq.quantize(model, batches)
 
 
 def test_a_rule_that_matches_nothing() -> None:
@@ -173,6 +174,15 @@ def test_what_is_no_float_model() -> None:
     for ours in (ptq.quantize(mlp(), X).model, ptq.prepare(mlp(), X)):
         with pytest.raises(hs.ArgumentError, match="quantized or prepared already"):
             ptq.quantize(ours, X)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace`:DeprecationWarning")
+def test_a_scripted_model_is_refused() -> None:
+    """Its layers are no modules any more; the error says which part, and what to give."""
+    whole = nn.Sequential(nn.ReLU(), torch.jit.trace(mlp(), X))
+    for batches in (X, None):
+        with pytest.raises(hs.ArgumentError, match="1 is a TorchScript program"):
+            ptq.quantize(whole, batches)
 
 
 def test_a_decoding_loop() -> None:

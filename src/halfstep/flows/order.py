@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from torch import nn
+from torch.jit import ScriptModule
 
 from halfstep.engines import by_name
 from halfstep.errors import ArgumentError, ArgumentTypeError
@@ -37,8 +38,9 @@ def order(
 ) -> Order:
     """The order, checked.
 
-    Raises ``ArgumentTypeError`` for what is no model, and ``ArgumentError`` for a compiled or
-    quantized one, for an engine that there is not, and for a recipe that needs data and has none.
+    Raises ``ArgumentTypeError`` for what is no model, and ``ArgumentError`` for a compiled,
+    scripted or quantized one, for an engine that there is not, and for a recipe that needs data
+    and has none.
     """
     _check_model(model)
     chosen = (static_int8() if has_data else dynamic_int8()) if recipe is None else None
@@ -64,6 +66,12 @@ def _check_model(model: nn.Module) -> None:
         raise ArgumentError(
             "the model is compiled, and compiled code sees no changes of its layers: give the "
             "model that was compiled"
+        )
+    scripted = [name for name, one in model.named_modules() if isinstance(one, ScriptModule)]
+    if scripted:
+        raise ArgumentError(
+            f"{scripted[0] or 'the model'} is a TorchScript program, whose layers cannot be "
+            "changed: give the nn.Module that it was made from"
         )
     if any("forward" in vars(module) and is_ours(module) for module in model.modules()):
         raise ArgumentError(

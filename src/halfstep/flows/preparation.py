@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
+from halfstep.errors import NonFiniteError
 from halfstep.flows.batches import inference
 from halfstep.flows.data import Data
 from halfstep.flows.describe import coverage_of
@@ -75,13 +76,14 @@ def traced(model: nn.Module, order: Order, data: Data | None) -> Preparation:
 
     A model that is a program already needs no data.
 
-    Raises ``ArgumentError`` for a rule that matches nothing, and what the model raises.
+    Raises ``ArgumentError`` for a rule that matches nothing, ``NonFiniteError`` that names a
+    weight, and what the model raises.
     """
     original = _original(model, order)
     captured = _captured(original, data) if data else capture(original, run=lambda whole: None)
     work = _sharing(original)
     drafts = folded(work, drafts_of(work, captured))
-    parts = placed(work, drafts, order.recipe)
+    parts = _finite(work, placed(work, drafts, order.recipe))
     return Preparation(
         order=order, original=original, work=work, regions=captured.regions, parts=parts
     )
@@ -108,10 +110,25 @@ def in_layers(model: nn.Module, order: Order) -> Preparation:
     with inference(original):
         drafts, regions = leaf_regions(original)
     work = _sharing(original)
-    parts = placed(work, [normal(work, draft) for draft in drafts], order.recipe)
+    parts = _finite(work, placed(work, [normal(work, d) for d in drafts], order.recipe))
     return Preparation(
         order=order, original=original, work=work, regions=regions, parts=parts, by_layer=True
     )
+
+
+def _finite(work: nn.Module, parts: list[Part]) -> list[Part]:
+    """The parts; said before data runs through them, where a NaN would seem to be the data's."""
+    for part in parts:
+        paths = [part.at(v) for v in part.placement.weights if v in part.program.parameters]
+        for path in paths:
+            weight = find(work, path)
+            if not (finite := weight.isfinite()).all():
+                raise NonFiniteError(
+                    f"the weight {path} holds {int(finite.logical_not().sum())} values that are "
+                    f"NaN or infinite among {weight.numel()}: load the model's weights anew, or "
+                    "keep the layer in float with hs.Rule(match, keep_float=True)"
+                )
+    return parts
 
 
 def watched(preparation: Preparation) -> tuple[nn.Module, list[Watch]]:
