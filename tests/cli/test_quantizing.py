@@ -127,6 +127,14 @@ def test_weights_are_quantized_without_code(halfstep: Halfstep) -> None:
     assert str(found["w"].spec.dtype) == "int4"
 
 
+def test_a_file_of_weights_none_of_which_fits_says_why(halfstep: Halfstep) -> None:
+    """Without being asked for a table: what came to nothing must not look like success."""
+    save_tensors({"w": torch.randn(4, 64)}, "a.safetensors")
+    order = ("quantize", "a.safetensors", "-o", "b.safetensors", "--weight-only", "int4")
+    _, out, _ = halfstep(*order, "--group-size", 48)
+    assert "w: kept, group size 48 does not divide axis 1" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

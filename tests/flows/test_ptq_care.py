@@ -176,7 +176,7 @@ def test_what_is_no_float_model() -> None:
             ptq.quantize(ours, X)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.trace`:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_scripted_model_is_refused() -> None:
     """Its layers are no modules any more; the error says which part, and what to give."""
     whole = nn.Sequential(nn.ReLU(), torch.jit.trace(mlp(), X))

@@ -135,7 +135,7 @@ def _quantize_weights(order: Order) -> None:
         )
     console = output_console()
     lines = str(report).splitlines()
-    for line in lines if order.table else lines[-1:]:
+    for line in lines if order.table or not report.quantized else lines[-1:]:  # why none was
         print_plain(line, console)
     print_plain(f"written: {order.output} ({size(order.output.stat().st_size)})", console)
 

@@ -68,6 +68,8 @@ class Matcher:
         else:
             kinds = sorted({type(module).__name__ for module in self.modules.values()})
             hint = f"the model has {', '.join(kinds)}"
+        if hasattr(rule.match, "overloads"):
+            hint += "; add rules to a recipe by recipe + rule, whose own may match nothing"
         return (
             f"the rule for {what} matches nothing that {type(self.model).__name__} computes, or "
             f"earlier rules match it first: {hint}"
