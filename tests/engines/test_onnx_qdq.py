@@ -218,3 +218,12 @@ def test_an_opset_that_does_not_exist_or_holds_no_channels_is_refused(
     with pytest.raises(ArgumentError, match=text) as caught:
         onnx_model(chosen.quantized, chosen.module, version)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_model_in_another_precision_is_refused(dtype: torch.dtype) -> None:
+    """Its file would mix types, which ONNX Runtime refuses and OpenVINO answers in float32."""
+    x = rand(3, 4).to(dtype)
+    moved = hs.deploy(hs.ptq.quantize(net(nn.Linear(4, 2)).to(dtype), x), "onnxruntime")
+    with pytest.raises(ArgumentError, match=r"0\.weight stands for .*: quantize model\.float\(\)"):
+        moved(x)

@@ -63,11 +63,22 @@ def translate(quantized: Quantized, module: nn.Module, opset: int | None = None)
             f"opset={opset}: a scale for each channel is in ONNX from opset {LOWEST_OPSET} on. "
             "Leave opset out to take the lowest that holds the formats"
         )
+    _check_precision(tensors)
     chosen = lowest_opset(quantized, tensors) if opset is None else opset
     writer = _Writer(quantized, QdqGraph(chosen), tensors)
     for step in program.steps:
         writer.write(step)
     return writer.finished()
+
+
+def _check_precision(tensors: Mapping[str, Tensor]) -> None:
+    """Raise ``ArgumentError`` for integers that stand for half or double precision."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, QTensor) and tensor.dtype != torch.float32:
+            raise ArgumentError(
+                f"{name} stands for {str(tensor.dtype).removeprefix('torch.')}, and what quantizes "
+                "in ONNX takes float32: quantize model.float()"
+            )
 
 
 def lowest_opset(quantized: Quantized, tensors: Mapping[str, Tensor]) -> int:
