@@ -68,3 +68,11 @@ def test_an_engine_that_shows_no_integers_is_compared_by_its_outputs(engine: str
     assert "reference" in found
     assert "elements" in found
     assert "no integers" not in found
+
+
+def test_a_layer_without_outputs_runs() -> None:
+    """Nothing is computed, and nothing fails."""
+    with pytest.warns(UserWarning, match="zero-element"):
+        model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 0))
+    x = torch.randn(4, 8)
+    assert hs.ptq.quantize(model, x).model(x).shape == (4, 0)

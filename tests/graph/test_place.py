@@ -116,6 +116,15 @@ def test_a_matrix_parameter_is_the_weight_of_a_product() -> None:
     assert "w" not in placement.observe
 
 
+def test_the_transpose_of_a_parameter_is_a_weight_as_it_lies() -> None:
+    """``x @ w.t()`` is a linear layer, whose weight is stored as that of one."""
+    module, x = Function(lambda m, x: x @ m.w.t()), torch.randn(4, 8)
+    assert placed(module, x).weights == {"w": WEIGHT}
+    result = hs.ptq.quantize(module, x)
+    assert result.summary.equality["torch"].startswith("equal")
+    torch.testing.assert_close(result.model(x), module(x), atol=0.2, rtol=0.1)
+
+
 def test_a_weight_that_is_cut_is_quantized_as_a_whole() -> None:
     """The projections of attention are slices of one parameter."""
     module = Function(lambda m, x: F.linear(x, m.w.chunk(2)[1]))

@@ -51,7 +51,7 @@ class Given:
 
     def packed(self, groups: int) -> Packed | None:
         """The weight packed for our kernels."""
-        if self.weight is None:
+        if self.weight is None or not self.weight.numel():
             return None
         codes, scale, zero_point = operands_of(self.weight)
         if self.outputs == 0:
@@ -66,7 +66,7 @@ class Given:
 
     def for_onednn(self) -> onednn.Weights | None:
         """The weight for oneDNN, which takes symmetric int8."""
-        if self.weight is None or self.outputs != 0:
+        if self.weight is None or self.outputs != 0 or not self.weight.numel():
             return None
         codes, scale, zero_point = operands_of(self.weight)
         if codes.dtype != torch.int8 or bool(zero_point.any()):

@@ -111,12 +111,13 @@ def _product(
         return wanted.left_in_float("its first operand is a parameter")
     if b not in flow.static:
         return _light(wanted)
-    shape = tensors[b].shape if b in tensors else ()
+    root = flow.turned(b) or b
+    shape = tensors[root].shape if root in tensors else ()
     if weight is None or len(shape) != 2 or weight.granularity != PerChannel(0):
         return wanted.left_in_float("its second operand is a parameter that is no plain matrix")
-    turned = weight.with_granularity(PerChannel(1))
-    decision = _decision(wanted.input, turned)
-    return dataclasses.replace(wanted, decision=decision, weights=((b, turned),))
+    spec = weight if root != b else weight.with_granularity(PerChannel(1))
+    decision = _decision(wanted.input, spec)
+    return dataclasses.replace(wanted, decision=decision, weights=((root, spec),))
 
 
 def _decision(spec: QSpec | None, weight: QSpec) -> Decision:

@@ -9,6 +9,7 @@ from halfstep.graph.trees import Value, leaves
 
 # Steps through which a weight is cut along its first axis, so that its channels stay whole.
 _CUTS = ("chunk", "split", "split_with_sizes", "slice", "narrow", "getitem")
+_TURNS = ("aten.t.default", "aten.transpose.int", "aten.numpy_T.default", "aten.mT.default")
 _AXIS_LAST = ("chunk", "split", "split_with_sizes")
 
 
@@ -58,3 +59,11 @@ class Flow:
                 return None
             name = first.name
         return name if name in self.program.parameters or name in self.program.constants else None
+
+    def turned(self, name: str) -> str | None:
+        """The parameter or constant that a matrix is the transpose of."""
+        maker = self.maker.get(name)
+        if maker is None or maker.op not in _TURNS or not isinstance(maker.args[0], Value):
+            return None
+        root: str = maker.args[0].name
+        return root if root in self.program.parameters or root in self.program.constants else None

@@ -34,6 +34,9 @@ def weight_of(context: Context, step: Step) -> Value:
     """The weight of a contraction as integers, with the output's channels first."""
     value: Value = step.args[1]
     flow, spec = context.support.flow, context.support.quantized.decisions[step.name].weight
+    turned = flow.turned(value.name)
+    if turned is not None and turned in context.support.quantized.weights:
+        return Value(turned)
     if spec is not None:
         root = flow.weight_root(value.name)
         value = context.writer.weight(value.name, root, flow.maker, spec)
