@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -25,10 +24,11 @@ from networks import NETWORKS, Network
 from peers import PEERS, Call, Peer
 from rich.console import Console
 from rich.table import Table
-from timing import KEEP_PAGES, RESULTS, machine, medians
+from timing import KEEP_PAGES, RESULTS, machine
 from torch import Tensor
 
 import halfstep as hs
+from halfstep.flows.timing import medians
 
 AT_MOST = 1.10
 
@@ -94,16 +94,8 @@ def measure(network: Network, threads: int, batch: int, seconds: float) -> list[
         except Exception as error:  # noqa: BLE001  (whatever a peer fails with is its result)
             rows.append(replace(row, error=first_line(error)))
         print(f"  {peer.name}: {rows[-1].error or 'built'}", file=sys.stderr)
-    times = medians(calls, _repeats(calls, seconds))
+    times = medians(calls, seconds)
     return [replace(row, milliseconds=times.get(row.name)) for row in rows]
-
-
-def _repeats(calls: dict[str, Call], seconds: float) -> int:
-    start = time.perf_counter()
-    for call in calls.values():
-        call()
-    once = time.perf_counter() - start
-    return max(3, min(51, int(seconds / (2 * once))))
 
 
 def sqnr(expected: Tensor, given: Any) -> float:

@@ -26,7 +26,7 @@ for row in result.coverage:
 # -> 1 relu float its operand conv2d is computed in float
 # -> 2 conv2d int8
 # -> 3 sigmoid float the recipe keeps it in float
-# -> 6 linear int4
+# -> 6 linear int8, int4 weights
 
 text = recipe.to_json()
 print(len(hs.Recipe.from_json(text)) == len(recipe))  # -> True

@@ -52,7 +52,7 @@ def test_activations_of_any_width(dtype: hs.QDType, sqnr: float, runs: str) -> N
         hs.Rule("*", weight=WEIGHT, input=edge, output=edge),
     ]
     result = hs.ptq.quantize(Net().eval(), x, rules, check="all")
-    assert {row.runs for row in result.coverage} == {runs, "folded"}
+    assert {row.runs.split(",")[0] for row in result.coverage} == {runs, "folded"}
     assert result.summary.equality["torch"].startswith("equal to the reference in all")
     assert result.summary.sqnr is not None
     assert result.summary.sqnr > sqnr

@@ -15,6 +15,7 @@ from hypothesis import given
 
 from halfstep.errors import FileFormatError
 from halfstep.formats import load_model, load_tensors, open_file, open_model, save_model, seal
+from halfstep.formats.signatures import signature_from_plain
 from tests.formats.stored_models import Net, ReferenceEngine, by_hand
 from tests.strategies import THOROUGH
 
@@ -194,6 +195,12 @@ JSON = st.recursive(
     ),
     max_leaves=4,
 )
+
+
+def test_an_argument_without_a_name_is_refused() -> None:
+    """Python's own classes fail on it in a way of their own."""
+    with pytest.raises(FileFormatError, match="a parameter of a signature is not readable"):
+        signature_from_plain([{"name": "", "kind": "POSITIONAL_OR_KEYWORD"}])
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def bench(
     engines: Sequence[str] | None = None,
     float_model: nn.Module | None = None,
 ) -> Timings:
-    """The median time of a call on each engine, all measured in turns.
+    """The median time of a call on each engine, all measured in blocks that take turns.
 
     example: as ``deploy``'s.
     engines: their names; by default all that are installed.

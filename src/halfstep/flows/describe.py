@@ -51,14 +51,15 @@ def _rows(part: Part, models: tuple[nn.Module, nn.Module], seen: set[int]) -> It
 
 
 def runs(step: Step, decision: Decision, part: Part) -> str:
-    """How a step runs, for people: by its activations, or where those are float by its weights."""
+    """How a step runs, for people: the width of its activations, and that of other weights."""
     kind = kind_of(step)
     if decision.execution is Execution.FLOAT:
         return FLOAT
     if decision.execution is Execution.INTEGER and part.runs and kind is not None:
         formats = (_format(value.name, part) for value in operands(step, kind))
         bits = next((spec.dtype.bits for spec in formats if spec is not None), 8)
-        return f"int{bits}"
+        own = bits if decision.weight is None else decision.weight.dtype.bits
+        return f"int{bits}" if own == bits else f"int{bits}, int{own} weights"
     bits = 8 if decision.weight is None else decision.weight.dtype.bits
     if decision.execution is Execution.DYNAMIC and part.runs:
         return f"dynamic int{bits}"

@@ -10,8 +10,11 @@ from halfstep.flows.columns import table
 
 FLOAT = "float"
 _HEAD = ("engine", "ms", "of fastest", "SQNR", "note")
-# So many rounds at least; then until there are enough or the time is used up.
-_LEAST, _MOST, _SECONDS = 5, 50, 1.0
+# In each block so many calls at least; then until there are enough or the time is used up.
+_LEAST, _MOST, _SECONDS = 3, 30, 1.0
+_BLOCKS, _UNCOUNTED = 3, 2
+# Seconds; threads that wait for work spin for a few milliseconds at most.
+_PAUSE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Timings:
     engine       ms  of fastest  SQNR  note
     torch     2.000        1.00     -
     openvino      -           -     -  no such operator
-    medians of calls in turns, 2 threads
+    medians of calls, 2 threads
     """
 
     rows: tuple[Timing, ...]
@@ -68,7 +71,7 @@ class Timings:
     def __str__(self) -> str:
         least = min((row.ms for row in self.rows if row.ms is not None), default=1.0)
         cells = [_cells(row, least) for row in self.rows]
-        how = f"medians of calls in turns, {self.threads} thread{'s' * (self.threads != 1)}"
+        how = f"medians of calls, {self.threads} thread{'s' * (self.threads != 1)}"
         against = f"; SQNR is against {self.against}" if self.against else ""
         return "\n".join([table(_HEAD, cells, right=(1, 2, 3)), how + against])
 
@@ -85,20 +88,32 @@ def _cells(row: Timing, least: float) -> tuple[str, ...]:
     return (row.engine, f"{row.ms:.3f}", f"{row.ms / least:.2f}", sqnr, row.note)
 
 
-def medians(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The median milliseconds of each, measured in turns so that a busy moment hits all alike.
+def medians(
+    calls: Mapping[str, Callable[[], object]], seconds: float = _SECONDS
+) -> dict[str, float]:
+    """The median milliseconds of each, in blocks that take turns: a busy moment hits all alike.
 
-    Each timed call follows an untimed one of the same: none pays for what another left in the
-    caches, or for threads that another let fall asleep.
+    seconds: how long each may take in all, beyond the least number of calls.
+
+    Runtimes keep threads of their own, which look for work for a while after a call. A block begins
+    with a pause, so that those of the one before have gone to sleep, and with calls that are not
+    counted, so that its own are awake.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    begin = time.perf_counter()
-    for done in range(_MOST):
-        if done >= _LEAST and time.perf_counter() - begin > _SECONDS * len(calls):
-            break
+    for _ in range(_BLOCKS):
         for name, call in calls.items():
-            call()
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
+            time.sleep(_PAUSE)
+            for _ in range(_UNCOUNTED):
+                call()
+            times[name] += _block(call, seconds / _BLOCKS)
     return {name: 1e3 * statistics.median(values) for name, values in times.items()}
+
+
+def _block(call: Callable[[], object], seconds: float) -> list[float]:
+    """The seconds of several calls, one after another."""
+    times: list[float] = []
+    while len(times) < _LEAST or (sum(times) < seconds and len(times) < _MOST):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return times

@@ -61,7 +61,7 @@ def signature_from_plain(plain: Any) -> inspect.Signature:
 
 def _parameter(plain: Any) -> inspect.Parameter:
     match plain:
-        case {"name": str(name), "kind": str(kind)} if kind in _KINDS:
+        case {"name": str(name), "kind": str(kind)} if name and kind in _KINDS:
             default: Any = inspect.Parameter.empty
             if "default" in plain:
                 default = from_plain(plain["default"])
