@@ -57,9 +57,10 @@ BATCH: dict[str, Any] = {
 @pytest.fixture(autouse=True)
 def _steps_of_attention() -> Iterator[None]:
     """Torch's fused attention rounds differently, and is no part of a program."""
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     yield
-    torch.backends.mha.set_fastpath_enabled(True)
+    torch.backends.mha.set_fastpath_enabled(before)
 
 
 def call(model: nn.Module, batch: Any) -> Any:

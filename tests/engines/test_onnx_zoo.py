@@ -23,9 +23,10 @@ FLOAT_TOLERANCE = 1e-5
 @pytest.fixture(autouse=True)
 def _steps_of_attention() -> Iterator[None]:
     """Torch's fused attention rounds differently, and is no part of a program."""
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     yield
-    torch.backends.mha.set_fastpath_enabled(True)
+    torch.backends.mha.set_fastpath_enabled(before)
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if name not in UNSUPPORTED])

@@ -21,9 +21,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.fixture(autouse=True)
 def _steps_of_attention() -> Iterator[None]:
     """Torch's fused attention rounds differently, and is no part of a program."""
+    before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     yield
-    torch.backends.mha.set_fastpath_enabled(True)
+    torch.backends.mha.set_fastpath_enabled(before)
 
 
 def flat(output: Any) -> list[Any]:
