@@ -52,8 +52,10 @@ fix: $(INSTALLED)
 	$(BIN)/ruff format .
 
 # Twice: with the native kernels, then again in plain PyTorch.
+# Pages by themselves: their examples build on one another, so that no two workers may share one.
 test: check
-	$(PYTEST)
+	$(PYTEST) tests src
+	$(BIN)/python -m pytest -q docs README.md README.ja.md
 	HALFSTEP_NATIVE=0 $(PYTEST) -m 'not models' $(WITHOUT_KERNELS)
 
 bench: $(INSTALLED)
