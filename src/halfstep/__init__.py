@@ -1,4 +1,12 @@
-"""Halfstep: quantization for PyTorch that you can see through."""
+"""Halfstep: quantization for PyTorch that you can see through.
+
+Formats, tensors and observers are loaded with the package; the verbs that act on whole models and
+files (`hs.ptq`, `hs.simulate`, `hs.save`, ...) when they are first named, so that importing stays
+quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from halfstep.errors import (
     ArgumentError,
@@ -13,23 +21,6 @@ from halfstep.errors import (
     MutationError,
     NonFiniteError,
 )
-from halfstep.flows import (
-    Coverage,
-    Quantizer,
-    Result,
-    Sensitivity,
-    SimulationReport,
-    calibrate,
-    deploy,
-    export_onnx,
-    load,
-    ptq,
-    save,
-    sensitivity,
-    simulate,
-    simulated,
-)
-from halfstep.formats import load_tensors, save_tensors
 from halfstep.numerics import fake_quantize, learnable_fake_quantize
 from halfstep.observe import (
     EntropyObserver,
@@ -81,6 +72,25 @@ from halfstep.tensor import (
     no_fallback,
     quantize,
 )
+
+if TYPE_CHECKING:
+    from halfstep.flows import (
+        Coverage,
+        Quantizer,
+        Result,
+        Sensitivity,
+        SimulationReport,
+        calibrate,
+        deploy,
+        export_onnx,
+        load,
+        ptq,
+        save,
+        sensitivity,
+        simulate,
+        simulated,
+    )
+    from halfstep.formats import load_tensors, save_tensors
 
 __all__ = [
     "ArgumentError",
@@ -160,3 +170,21 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+_ROOM_OF = dict.fromkeys(("load_tensors", "save_tensors"), "halfstep.formats")
+
+
+if not TYPE_CHECKING:  # For type checkers a misspelt name stays an error.
+
+    def __getattr__(name: str) -> object:
+        """A verb, imported when it is first named."""
+        if name not in __all__:
+            raise AttributeError(f"module 'halfstep' has no attribute {name!r}")
+        value = getattr(import_module(_ROOM_OF.get(name, "halfstep.flows")), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """All names, those not imported yet as well."""
+    return sorted({*globals(), *__all__})

@@ -1,20 +1,15 @@
 """`import halfstep` is quick and loads nothing that it does not need."""
 
-import statistics
 import subprocess
 import sys
 
 import pytest
 
-ALLOWED_SECONDS = 0.3
+import halfstep
+
 ALLOWED_PACKAGES = {"halfstep", "safetensors"}
 
 LOADED = "import sys, torch; b = set(sys.modules); import halfstep; print(*set(sys.modules) - b)"
-# Processor time, not wall time: a test running beside this one does not count.
-SECONDS = (
-    "import time, torch; start = time.process_time(); import halfstep;"
-    "print(time.process_time() - start)"
-)
 
 
 def python(code: str) -> str:
@@ -37,9 +32,22 @@ def test_import_loads_no_part_of_torch_ao() -> None:
     assert not loaded
 
 
-@pytest.mark.slow
-def test_import_is_quick() -> None:
-    """Importing halfstep costs at most 0.3 s on top of importing torch."""
-    python(SECONDS)  # writes the byte code
-    seconds = statistics.median(float(python(SECONDS)) for _ in range(5))
-    assert seconds <= ALLOWED_SECONDS, f"import halfstep took {seconds:.3f} s over import torch"
+def test_import_loads_no_room_of_whole_models() -> None:
+    """Importing stays quick: graphs, engines, files and flows are loaded when they are named."""
+    loaded = {name.split(".")[1] for name in python(LOADED).split() if name.startswith("halfstep.")}
+    assert loaded == {"errors", "spec", "numerics", "tensor", "observe"}
+
+
+def test_every_name_is_there_after_the_import() -> None:
+    """What is loaded later is listed before, and found."""
+    missing = python(
+        "import halfstep; print(*[n for n in dir(halfstep) if not hasattr(halfstep, n)])"
+    )
+    assert not missing.strip()
+    assert set(halfstep.__all__) <= set(dir(halfstep))
+
+
+def test_a_name_that_does_not_exist_is_refused() -> None:
+    """A misspelt name is an AttributeError, as in every module."""
+    with pytest.raises(AttributeError, match="module 'halfstep' has no attribute 'quantise'"):
+        getattr(halfstep, "quantise")  # noqa: B009 - a type checker would refuse the plain form
