@@ -15,36 +15,17 @@ from halfstep.flows.folding import folded
 from halfstep.flows.integers import guard_loading, integers_of, state_bytes
 from halfstep.flows.leaves import leaf_regions
 from halfstep.flows.order import Order
+from halfstep.flows.origin import Preparation
 from halfstep.flows.parts import Part, drafts_of, normal, placed
 from halfstep.flows.result import Result
 from halfstep.flows.summary import Summary
 from halfstep.flows.watch import Watch, observe
-from halfstep.graph.capture import Captured, Region, capture, programs_of
+from halfstep.graph.capture import Captured, capture, programs_of
 from halfstep.graph.edges import Edge
 from halfstep.graph.product import install, put
 from halfstep.graph.program import Program
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.run import find
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preparation:
-    """A model on its way.
-
-    original: the float model, in eval mode.
-    work: a copy of it, in which folded weights stand; it shares all parameters that are as they
-        were.
-    regions: what was captured of it.
-    parts: the programs, and what is decided of them.
-    by_layer: whether they are layers, each with a program for every way in which it may be called.
-    """
-
-    order: Order
-    original: nn.Module
-    work: nn.Module
-    regions: Sequence[Region]
-    parts: Sequence[Part]
-    by_layer: bool = False
 
 
 @dataclass(frozen=True)

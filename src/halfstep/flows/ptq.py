@@ -21,9 +21,9 @@ from halfstep.flows.judge import accuracy, equality, warn_of_collapse
 from halfstep.flows.layers import Recipe
 from halfstep.flows.leaves import dtypes_in
 from halfstep.flows.order import order
+from halfstep.flows.origin import Preparation
 from halfstep.flows.preparation import (
     Calibrated,
-    Preparation,
     finished,
     in_layers,
     traced,
@@ -169,7 +169,7 @@ def _repeatable(result: Result, preparation: Preparation) -> Result:
     if asked.inplace:
         return result
     again = partial(_again, preparation.original, asked.recipe, asked.engine)
-    return replace(result, again=again)
+    return replace(result, again=again, preparation=preparation)
 
 
 def _again(

@@ -8,6 +8,7 @@ from torch import nn
 
 from halfstep.errors import ArgumentError
 from halfstep.flows.coverage import Coverage
+from halfstep.flows.origin import Preparation
 from halfstep.flows.step_times import step_times
 from halfstep.flows.summary import Summary
 from halfstep.graph.product import Forward
@@ -24,6 +25,8 @@ class Result:
     coverage: how each of its operators runs, and why.
     summary: size, accuracy and equality in a few lines.
     recipe: the rules that it was made by.
+    again: makes it anew on other data. preparation: its float model, traced. Both are None for one
+        that was read from a file or made in place.
 
     >>> import halfstep as hs, torch
     >>> from halfstep.flows import ptq
@@ -37,6 +40,7 @@ class Result:
     summary: Summary
     recipe: Recipe
     again: Callable[..., "Result"] | None = field(default=None, repr=False)
+    preparation: Preparation | None = field(default=None, repr=False)
 
     @property
     def parts(self) -> Mapping[str, tuple[Program | Quantized, ...]]:
