@@ -9,7 +9,7 @@ from tests.house.repository import PACKAGE, ROOT, committed_files
 FUNCTION_LINES = 40
 FILE_LINES = 300
 # Raising one of these needs a sentence in the commit that says what the lines buy.
-PACKAGE_LINES = 32_000
+PACKAGE_LINES = 38_000
 KERNEL_LINES = 4_300
 
 CODE = {".py", ".cpp", ".hpp", ".h"}
