@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from halfstep.errors import ArgumentError
-from halfstep.flows.columns import size, table
 from halfstep.graph.kinds import is_move
+from halfstep.report.columns import size, table
 
 _HEAD = ("layer", "op", "runs as", "before", "after", "why")
 _TIMED = ("layer", "op", "runs as", "before", "after", "float ms", "ms", "why")

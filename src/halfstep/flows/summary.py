@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from halfstep.errors import ArgumentError
-from halfstep.flows.columns import size
+from halfstep.report.columns import size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

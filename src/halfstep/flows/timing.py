@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from halfstep.flows.columns import table
+from halfstep.report.columns import table
 
 FLOAT = "float"
 _HEAD = ("engine", "ms", "of fastest", "SQNR", "note")

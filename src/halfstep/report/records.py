@@ -102,7 +102,8 @@ class Values:
         three dimensions or more, else the last; a weight's scale axis, else 0).
     dead: channels that were always zero. outliers: channels whose range is at least 8 times the
         median channel's.
-    integers: the first rows of codes of a weight, at most 64 x 64; empty for an activation.
+    integers: the first codes of a weight, at most 64 x 64: a row for each channel along ``axis``,
+        what lies in it flattened; empty for an activation.
     """
 
     name: str
@@ -237,8 +238,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """Everything that is known of what quantizing did to a model; prints as a table, worst first.
+class Findings:
+    """Everything that is known of what quantizing did to a model.
 
     model: its class. recipe: what it was made by. engine: what ran it.
     output: the error of what the model returns.
@@ -274,7 +275,5 @@ class Explanation:
     @property
     def is_equal(self) -> bool:
         """Whether float and quantized model are the same in every value that was compared."""
-        measured = [
-            layer.accumulated for layer in self.layers if layer.accumulated is not None
-        ]
+        measured = [layer.accumulated for layer in self.layers if layer.accumulated is not None]
         return all(error.noise == 0 for error in (self.output, *measured))
