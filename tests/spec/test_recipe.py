@@ -119,7 +119,7 @@ def rule_json(**fields: object) -> str:
         ("{", "the recipe is no JSON"),
         ("[]", "is no recipe"),
         ('{"rules": 3}', "is no recipe"),
-        ('{"rule": []}', "a recipe with 'rule': allowed are name, rules and defaults"),
+        ('{"rule": []}', "a recipe with 'rule': allowed are name, rules, defaults and remedies"),
         ('{"rules": [{"weight": {}}]}', "is no rule: allowed are"),
         ('{"rules": [{"match": "x", "wait": 1}]}', "is no rule: allowed are"),
         (rule_json(keep_float=1), "keep_float=1 is not a bool"),

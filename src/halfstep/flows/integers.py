@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from halfstep.errors import ArgumentTypeError, HalfstepError
 from halfstep.flows.parts import Part
+from halfstep.flows.quantizers import observed_qparams
 from halfstep.graph.place import Placement
 from halfstep.graph.product import put
 from halfstep.graph.quantized import Decision, Execution
@@ -38,13 +39,14 @@ class Integers:
         """
         constants = dict(part.program.constants)
         for name, spec in part.placement.weights.items():
+            observer = part.placement.weight_observers.get(name)
             if name in constants:
-                constants[name] = self._quantized(constants[name], spec, name)
+                constants[name] = self._quantized(constants[name], spec, name, observer)
                 continue
             path = part.at(name)
             before = find(model, path)
             if id(before) not in self._made:
-                self._made[id(before)] = self._quantized(before, spec, path)
+                self._made[id(before)] = self._quantized(before, spec, path, observer)
             self.tensors[path] = self._made[id(before)]
         program = replace(part.program, constants=constants)
         self.parts.append(replace(part, program=program))
@@ -65,9 +67,9 @@ class Integers:
             if not isinstance(find(model, path), QTensor):
                 put(model, path, made)
 
-    def _quantized(self, weight: Tensor, spec: QSpec, name: str) -> QTensor:
+    def _quantized(self, weight: Tensor, spec: QSpec, name: str, observer: Any) -> QTensor:
         try:
-            made = quantize(weight.detach(), spec)
+            made = quantized_weight(weight, spec, observer)
         except HalfstepError as error:
             raise type(error)(f"the weight {name}: {error}") from error
         dead = _dead(made)
@@ -85,6 +87,18 @@ def integers_of(model: nn.Module, parts: Iterable[Part]) -> Integers:
         found.take(model, part)
     found.parts = [replace(part, placement=found.placement(model, part)) for part in found.parts]
     return found
+
+
+def quantized_weight(weight: Tensor, spec: QSpec, observer: Any = None) -> QTensor:
+    """A weight as integers, on the range of all its values or on that which an observer finds.
+
+    Raises ``NonFiniteError``, and ``ArgumentTypeError`` for what makes no observer.
+    """
+    if observer is None:
+        return quantize(weight.detach(), spec)
+    spec = spec.normalized(weight.ndim)
+    scale, zero_point = observed_qparams(weight.detach(), spec, observer)
+    return quantize(weight.detach(), spec, scale=scale, zero_point=zero_point)
 
 
 def _dead(made: QTensor) -> list[int]:

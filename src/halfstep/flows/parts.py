@@ -94,4 +94,4 @@ def _weights_only(decided: Placement) -> Placement:
         name: Decision(Execution.WEIGHT_ONLY, READ_DIRECTLY, one.weight) if one.weight else one
         for name, one in decided.decisions.items()
     }
-    return Placement(made, weights=decided.weights)
+    return Placement(made, weights=decided.weights, weight_observers=decided.weight_observers)

@@ -34,16 +34,20 @@ class Quantizer(Protocol):
 
 
 class RangeQuantizer:
-    """Fake-quantize with the range of the very tensor at hand."""
+    """Fake-quantize with the range of the very tensor at hand, found by ``observer``."""
 
-    def __init__(self, spec: QSpec) -> None:
+    def __init__(self, spec: QSpec, observer: Any = None) -> None:
         self.spec = spec
+        self.observer = observer
         self._qparams: tuple[Tensor, Tensor] = (torch.ones(()), torch.zeros((), dtype=torch.int32))
 
     def __call__(self, x: Tensor) -> Tensor:
         """x on the grid of its own range; gradients pass straight through."""
         spec = self.spec.normalized(x.ndim)
-        self._qparams = qparams_for_values(x.detach(), spec, nan="ignore")
+        if self.observer is None:
+            self._qparams = qparams_for_values(x.detach(), spec, nan="ignore")
+        else:
+            self._qparams = observed_qparams(x.detach(), spec, self.observer)
         scale, zero_point = self._qparams
         return fake_quantize(x, spec, scale=scale, zero_point=zero_point)
 
@@ -57,7 +61,7 @@ def make_quantizer(layer: Layer, slot: str) -> Callable[[Tensor], Tensor]:
     target = as_target(getattr(layer.rule, slot), f"the {slot} of {layer.title}")
     if isinstance(target, QSpec):
         if slot == "weight" or layer.rule.observer is None:
-            return RangeQuantizer(target)
+            return RangeQuantizer(target, layer.rule.weight_observer if slot == "weight" else None)
         return FakeQuantize(_observer_for(layer, target))
     if isinstance(target, FakeQuantize):
         return copy.deepcopy(target)
@@ -88,10 +92,36 @@ def make_observer(layer: Layer, slot: str) -> Observer:
 
 
 def _observer_for(layer: Layer, spec: QSpec) -> Observer:
-    made: object = (layer.rule.observer or MinMaxObserver)(spec)
+    return made_observer(layer.rule.observer or MinMaxObserver, spec, f"observer= of {layer.title}")
+
+
+def made_observer(wanted: Any, spec: QSpec, where: str) -> Observer:
+    """The observer that a rule asks for: a copy of one, or what a class or a function makes.
+
+    Raises ``ArgumentTypeError`` that says ``where`` for what makes none.
+    """
+    made: object = copy.deepcopy(wanted) if isinstance(wanted, Observer) else wanted(spec)
     if not isinstance(made, Observer):
         raise ArgumentTypeError(
-            f"observer={layer.rule.observer!r} of {layer.title} makes a {type(made).__name__}: "
-            "give an observer class, or a function from a QSpec to an observer"
+            f"{where} is {wanted!r}, which makes a {type(made).__name__}: give an observer class, "
+            "or a function from a QSpec to an observer"
         )
     return made
+
+
+def observed_qparams(weight: Tensor, spec: QSpec, wanted: Any) -> tuple[Tensor, Tensor]:
+    """Scale and zero point that an observer finds for a weight; one with a range keeps it.
+
+    Raises ``ArgumentTypeError`` for what makes no observer, and what the observer raises.
+
+    >>> import halfstep as hs, torch
+    >>> from halfstep.flows.quantizers import observed_qparams
+    >>> spec, weight = hs.QSpec(hs.int4, symmetric=True), torch.linspace(-1, 1, 101)
+    >>> scale, _ = observed_qparams(weight, spec, hs.HistogramObserver)
+    >>> scale.item() < hs.quantize(weight, spec).q_scale()
+    True
+    """
+    observer = made_observer(wanted, spec, "weight_observer=")
+    if not observer.has_range:
+        observer(weight)
+    return observer.qparams()

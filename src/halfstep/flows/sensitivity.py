@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -84,7 +84,7 @@ def sensitivity(
 
 def _only(layer: Layer) -> Rule:
     rule = layer.rule
-    return Rule(layer.module, rule.weight, rule.input, rule.output, rule.observer)
+    return replace(rule, match=layer.module)
 
 
 def _floats(output: Any) -> list[Tensor]:

@@ -1,6 +1,5 @@
 """Float programs whose values are observed while they run: the model while it is calibrated."""
 
-import copy
 import inspect
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfstep.errors import ArgumentError, ArgumentTypeError
+from halfstep.errors import ArgumentError
 from halfstep.flows.parts import Part, joined
+from halfstep.flows.quantizers import made_observer
 from halfstep.graph.edges import Edge
 from halfstep.graph.export import arguments
 from halfstep.graph.program import Step
@@ -47,15 +47,7 @@ class Watch:
         return self._layers[value] or value
 
     def _observer(self, name: str, spec: QSpec, wanted: Any) -> Observer:
-        if isinstance(wanted, Observer):
-            made: object = copy.deepcopy(wanted)
-        else:
-            made = (wanted or MinMaxObserver)(spec)
-        if not isinstance(made, Observer):
-            raise ArgumentTypeError(
-                f"observer={wanted!r} of {self.layer(name)} makes a {type(made).__name__}: give an "
-                "observer class, or a function from a QSpec to an observer"
-            )
+        made = made_observer(wanted or MinMaxObserver, spec, f"observer= of {self.layer(name)}")
         made.name = self.layer(name)
         return made
 

@@ -25,6 +25,7 @@ class Candidate:
 
     weights: the tensors that become integers for it, by name.
     input, output: the formats of the codes that it takes and returns.
+    observer, weight_observer: how ranges of its values and of its weights are found.
     """
 
     decision: Decision
@@ -33,6 +34,7 @@ class Candidate:
     input: QSpec | None = None
     output: QSpec | None = None
     observer: Any = None
+    weight_observer: Any = None
 
     @property
     def family(self) -> Family | None:
@@ -58,6 +60,7 @@ def candidate(
         input=_spec(rule, "input", step),
         output=_spec(rule, "output", step),
         observer=_observer(rule),
+        weight_observer=rule.weight if isinstance(rule.weight, Observer) else rule.weight_observer,
     )
     if kind.family is Family.CONTRACTION:
         return _contraction(step, wanted, _spec(rule, "weight", step), flow, tensors)

@@ -30,6 +30,7 @@ class Placement:
     observers: how the range of such a value is found, where the recipe says it.
     shared: values that have the scale of another, by the name of that one.
     weights: the parameters and constants that are kept as integers, with their formats.
+    weight_observers: how the range of such a weight is found, where the recipe says it.
     """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Placement:
     observers: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, str] = field(default_factory=dict)
     weights: dict[str, QSpec] = field(default_factory=dict)
+    weight_observers: dict[str, Any] = field(default_factory=dict)
 
 
 def place(program: Program, module: nn.Module, matcher: Matcher, *, path: str = "") -> Placement:
@@ -115,7 +117,9 @@ def _takes(reader: Step, name: str, found: dict[str, Candidate]) -> bool:
 def _put_weights(flow: Flow, found: dict[str, Candidate], placement: Placement) -> None:
     for each in found.values():
         for name, spec in each.weights:
-            placement.weights.setdefault(name, spec)
+            if name not in placement.weights:
+                placement.weights[name] = spec
+                placement.weight_observers[name] = each.weight_observer
 
 
 def _put_edges(flow: Flow, found: dict[str, Candidate], placement: Placement) -> None:

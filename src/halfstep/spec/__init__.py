@@ -1,6 +1,6 @@
 """What format a tensor has: frozen data, no tensor values."""
 
-from halfstep.spec import recipes
+from halfstep.spec import recipes, remedies
 from halfstep.spec.capabilities import Capabilities
 from halfstep.spec.dtypes import (
     QDType,
@@ -48,6 +48,7 @@ __all__ = [
     "int16",
     "int32",
     "recipes",
+    "remedies",
     "uint2",
     "uint3",
     "uint4",

@@ -1,7 +1,7 @@
 """Recipe: named rules, as data."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,9 +11,10 @@ from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.spec.dtypes import QDType
 from halfstep.spec.matches import class_at, match_from_dict, match_to_dict, path_of
 from halfstep.spec.qspec import QSpec
-from halfstep.spec.rule import SLOTS, Rule
+from halfstep.spec.remedies import Remedy, checked, remedy_from_dict, remedy_to_dict
+from halfstep.spec.rule import OBSERVERS, SLOTS, Rule
 
-_FIELDS = {"match", *SLOTS, "observer", "keep_float"}
+_FIELDS = {"match", *SLOTS, *OBSERVERS, "keep_float"}
 _OBSERVER = "halfstep.observe.observer.Observer"
 
 
@@ -24,9 +25,10 @@ class Recipe:
     name: for people.
     rules: each must match something of a model, or it is an error.
     defaults: for what no rule matches; they may match nothing.
+    remedies: what is done for accuracy beside that, from ``hs.remedies``.
 
-    A recipe is a sequence of both, prints as the Python that makes it, and is written to JSON.
-    Raises ``ArgumentTypeError`` for what is no rule.
+    A recipe is a sequence of its rules and defaults, prints as the Python that makes it, and is
+    written to JSON. Raises ``ArgumentTypeError`` for what is no rule or no remedy.
 
     >>> import halfstep as hs
     >>> from halfstep.spec.recipe import Recipe
@@ -40,10 +42,12 @@ class Recipe:
     name: str
     rules: tuple[Rule, ...] = ()
     defaults: tuple[Rule, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("rules", "defaults"):
             object.__setattr__(self, field, _checked(getattr(self, field)))
+        object.__setattr__(self, "remedies", checked(self.remedies))
         if not isinstance(self.name, str):
             raise ArgumentTypeError(f"name={self.name!r} is no text: give the recipe a name")
 
@@ -54,11 +58,25 @@ class Recipe:
         """
         return replace(self, rules=(*rules, *self.rules))
 
+    def with_remedies(self, *remedies: Remedy) -> "Recipe":
+        """The recipe with more remedies; one of a kind that it has takes that one's place.
+
+        Raises ``ArgumentTypeError`` for what is no remedy.
+
+        >>> import halfstep as hs
+        >>> hs.recipes.static_int8().with_remedies(hs.remedies.Smooth(0.7)).remedies
+        (remedies.Smooth(alpha=0.7),)
+        """
+        kinds = set(map(type, remedies))
+        kept = (remedy for remedy in self.remedies if type(remedy) not in kinds)
+        return replace(self, remedies=(*kept, *remedies))
+
     def __add__(self, rules: "Rule | Recipe | list[Rule] | tuple[Rule, ...]") -> "Recipe":
         """The same as ``with_rules``: what is added decides first."""
         if isinstance(rules, Recipe):
             both = (*rules.defaults, *self.defaults)
-            return replace(self, rules=(*rules.rules, *self.rules), defaults=both)
+            both_rules = (*rules.rules, *self.rules)
+            return replace(self, rules=both_rules, defaults=both).with_remedies(*rules.remedies)
         return self.with_rules(*([rules] if isinstance(rules, Rule) else rules))
 
     def __iter__(self) -> Iterator[Rule]:
@@ -73,7 +91,9 @@ class Recipe:
     def __repr__(self) -> str:
         parts = [repr(self.name)]
         parts += [repr(list(self.rules))] * bool(self.rules or not self.defaults)
-        parts += [f"defaults={list(self.defaults)}"] * bool(self.defaults)
+        for field in ("defaults", "remedies"):
+            given = getattr(self, field)
+            parts += [f"{field}={list(given)}"] * bool(given)
         return f"Recipe({', '.join(parts)})"
 
     def __str__(self) -> str:
@@ -81,6 +101,8 @@ class Recipe:
         lines += [f"    {rule!r}," for rule in self.rules]
         if self.defaults:
             lines += ["], defaults=[", *(f"    {rule!r}," for rule in self.defaults)]
+        if self.remedies:
+            lines += ["], remedies=[", *(f"    {remedy!r}," for remedy in self.remedies)]
         return "\n".join([*lines, "])"])
 
     # --- As plain data -------------------------------------------------------------------------
@@ -94,6 +116,8 @@ class Recipe:
         plain: dict[str, Any] = {"name": self.name}
         for field in ("rules", "defaults"):
             plain[field] = [_rule_to_dict(rule) for rule in getattr(self, field)]
+        if self.remedies:
+            plain["remedies"] = [remedy_to_dict(remedy) for remedy in self.remedies]
         return plain
 
     @classmethod
@@ -102,17 +126,24 @@ class Recipe:
 
         Raises ``ArgumentError`` for what is no such thing, and for a class that is not loaded.
         """
-        if not isinstance(plain, Mapping) or not isinstance(plain.get("rules", []), list):
+        lists: dict[str, Callable[[Any], Any]] = {
+            "rules": _rule_from_dict,
+            "defaults": _rule_from_dict,
+            "remedies": remedy_from_dict,
+        }
+        if not isinstance(plain, Mapping) or not all(
+            isinstance(plain.get(field, []), list) for field in lists
+        ):
             raise ArgumentError(f"{plain!r} is no recipe: it needs a name and a list of rules")
-        if unknown := set(plain) - {"name", "rules", "defaults"}:
+        if unknown := set(plain) - {"name", *lists}:
             raise ArgumentError(
-                f"a recipe with {', '.join(sorted(map(repr, unknown)))}: allowed are name, rules "
-                "and defaults"
+                f"a recipe with {', '.join(sorted(map(repr, unknown)))}: allowed are name, rules, "
+                "defaults and remedies"
             )
-        rules, defaults = (
-            tuple(map(_rule_from_dict, plain.get(field, []))) for field in ("rules", "defaults")
-        )
-        return cls(plain.get("name", "custom"), rules, defaults)
+        given: dict[str, Any] = {
+            field: tuple(map(read, plain.get(field, []))) for field, read in lists.items()
+        }
+        return cls(plain.get("name", "custom"), **given)
 
     def to_json(self) -> str:
         """The recipe as JSON text. Raises as ``to_dict``."""
@@ -144,10 +175,12 @@ def _rule_to_dict(rule: Rule) -> dict[str, Any]:
         value = getattr(rule, slot)
         if value is not None:
             plain[slot] = _format(value, rule).to_dict()
-    if rule.observer is not None:
-        if not isinstance(rule.observer, type):
-            raise _unwritable(rule, "observer", rule.observer)
-        plain["observer"] = path_of(rule.observer)
+    for name in OBSERVERS:
+        observer = getattr(rule, name)
+        if observer is not None and not isinstance(observer, type):
+            raise _unwritable(rule, name, observer)
+        if observer is not None:
+            plain[name] = path_of(observer)
     return plain | ({"keep_float": True} if rule.keep_float else {})
 
 
@@ -162,7 +195,7 @@ def _format(value: Any, rule: Rule) -> QSpec:
 def _unwritable(rule: Rule, what: str, value: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
         f"the rule for {rule.match!r} has the {what} {value!r}, an object of this process, which "
-        "cannot be written to JSON: give a QSpec or dtype, and a class for observer="
+        "cannot be written to JSON: give a QSpec or dtype, and a class for an observer"
     )
 
 
@@ -170,12 +203,11 @@ def _rule_from_dict(plain: Any) -> Rule:
     if not isinstance(plain, Mapping) or not _FIELDS.issuperset(plain) or "match" not in plain:
         raise ArgumentError(f"{plain!r} is no rule: allowed are {', '.join(sorted(_FIELDS))}")
     given = {slot: QSpec.from_dict(plain[slot]) for slot in SLOTS if slot in plain}
-    observer = plain.get("observer")
     keep = plain.get("keep_float", False)
     if not isinstance(keep, bool):
         raise ArgumentError(f"keep_float={keep!r} is not a bool: use true or false")
-    kind = None if observer is None else _observer(observer)
-    return Rule(match_from_dict(plain["match"]), **given, observer=kind, keep_float=keep)
+    observers = {name: _observer(plain[name]) for name in OBSERVERS if plain.get(name) is not None}
+    return Rule(match_from_dict(plain["match"]), **given, **observers, keep_float=keep)
 
 
 def _observer(path: Any) -> type:

@@ -7,6 +7,7 @@ from halfstep.errors import ArgumentError
 from halfstep.spec.matches import as_operator, operator_at, operator_name, source_of
 
 SLOTS = ("weight", "input", "output")
+OBSERVERS = ("observer", "weight_observer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Rule:
         tensor.
     observer: how ranges of ``input`` and ``output`` are found: an observer class, or anything that
         makes an observer from a ``QSpec``.
+    weight_observer: the same for the weight, whose range is otherwise that of all its values.
     keep_float: the layer stays as it is, whatever later rules say.
 
     Raises ``ArgumentError`` for a rule that asks for nothing, or for two things at once, and for a
@@ -39,11 +41,12 @@ class Rule:
     output: Any = None
     observer: Any = None
     keep_float: bool = False
+    weight_observer: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "match", as_operator(self.match))
         asked = [slot for slot in SLOTS if getattr(self, slot) is not None]
-        given = asked + ["observer"] * (self.observer is not None)
+        given = asked + [name for name in OBSERVERS if getattr(self, name) is not None]
         if self.keep_float and given:
             raise ArgumentError(
                 f"the rule for {self.match!r} says keep_float=True and also {', '.join(given)}: "
@@ -58,11 +61,12 @@ class Rule:
     def __reduce__(self) -> tuple[Any, ...]:
         # Torch pickles single overloads only.
         name = operator_name(self.match)
-        values = [getattr(self, slot) for slot in (*SLOTS, "observer", "keep_float")]
+        fields = (*SLOTS, "observer", "keep_float", "weight_observer")
+        values = [getattr(self, field) for field in fields]
         return _made, (name, self.match if name is None else None, *values)
 
     def __repr__(self) -> str:
-        given = [name for name in (*SLOTS, "observer") if getattr(self, name) is not None]
+        given = [name for name in (*SLOTS, *OBSERVERS) if getattr(self, name) is not None]
         parts = [source_of(self.match), *(f"{name}={_name(getattr(self, name))}" for name in given)]
         return f"Rule({', '.join(parts + ['keep_float=True'] * self.keep_float)})"
 

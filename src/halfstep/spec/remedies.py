@@ -1,0 +1,147 @@
+"""What a recipe does for accuracy beside choosing formats: remedies, as data.
+
+>>> import halfstep as hs
+>>> hs.recipes.static_int8().with_remedies(hs.remedies.Equalize()).remedies
+(remedies.Equalize(),)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeAlias
+
+from halfstep.errors import ArgumentError, ArgumentTypeError
+
+
+class _Printed:
+    """Prints as the Python that makes it, from ``import halfstep as hs``'s names."""
+
+    def __repr__(self) -> str:
+        given = (f"{name}={value!r}" for name, value in vars(self).items())
+        return f"remedies.{type(self).__name__}({', '.join(given)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Equalize(_Printed):
+    """Cross-layer equalization: neighbouring layers share their range, channel by channel.
+
+        W1' = W1 / s    b1' = b1 / s    W2' = W2 * s    s_i = sqrt(r1_i / r2_i)
+
+    r1_i, r2_i are the largest magnitudes of channel i as an output of the first layer and as an
+    input of the second. The float function stays as it is. Needs no data.
+
+    Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
+    ICCV 2019, https://arxiv.org/abs/1906.04721, section 4.1.
+    """
+
+    needs_data: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, repr=False)
+class Smooth(_Printed):
+    """SmoothQuant: outlier channels of activations move into the weights that read them.
+
+        X' = X / s    W' = W * s    s_j = max |X_j|^alpha / max |W_j|^(1 - alpha)
+
+    alpha: 0 leaves the activations as they are, 1 gives all of the difficulty to the weights.
+
+    The division becomes part of the LayerNorm, RMSNorm or linear layer before. The float function
+    stays as it is. Looks at the calibration data before anything is decided.
+
+    Raises ``ArgumentTypeError`` for an alpha that is no number, and ``ArgumentError`` for one
+    outside [0, 1].
+
+    Source: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large
+    Language Models", ICML 2023, https://arxiv.org/abs/2211.10438.
+
+    >>> from halfstep.spec.remedies import Smooth
+    >>> Smooth()
+    remedies.Smooth(alpha=0.5)
+    """
+
+    needs_data: ClassVar[bool] = True
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float):
+            raise ArgumentTypeError(
+                f"alpha={self.alpha!r} is no number: give one from 0 to 1, such as 0.5"
+            )
+        if not 0 <= self.alpha <= 1:
+            raise ArgumentError(f"alpha={self.alpha}: allowed is 0 to 1, such as 0.5")
+
+
+@dataclass(frozen=True, repr=False)
+class CorrectBias(_Printed):
+    """Bias correction: the mean that quantizing adds to each channel is taken off its bias.
+
+        b' = b - (E[y of the quantized layer] - E[y of the float layer])
+
+    Layer by layer, from the first to the last, each on what the quantized layers before it bring.
+    Changes the quantized model alone.
+
+    Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
+    ICCV 2019, https://arxiv.org/abs/1906.04721, section 4.2; the empirical form of its appendix D.
+    """
+
+    needs_data: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, repr=False)
+class ReestimateBatchNorm(_Printed):
+    """Batch-norm re-estimation: statistics as they are under quantized weights, then folded.
+
+        y' = (y - mean') / std' * gamma + beta
+
+    mean' and std' are the batch norm's own, moved as quantizing moves the mean and the standard
+    deviation of what it is given. Changes the quantized model alone.
+
+    Source: Nagel et al., "A White Paper on Neural Network Quantization", 2021,
+    https://arxiv.org/abs/2106.08295, section 4.2; Sun et al., "Hybrid 8-bit Floating Point Training
+    and Inference for Deep Neural Networks", NeurIPS 2019.
+    """
+
+    needs_data: ClassVar[bool] = True
+
+
+Remedy: TypeAlias = Equalize | Smooth | CorrectBias | ReestimateBatchNorm
+_BY_NAME: dict[str, type[Remedy]] = {
+    kind.__name__: kind for kind in (Equalize, Smooth, CorrectBias, ReestimateBatchNorm)
+}
+
+
+def checked(remedies: Any) -> tuple[Remedy, ...]:
+    """The remedies of a recipe as a tuple.
+
+    Raises ``ArgumentTypeError`` for what is no remedy, and ``ArgumentError`` for two of a kind.
+    """
+    some = (remedies,) if isinstance(remedies, Remedy) else tuple(remedies)
+    for remedy in some:
+        if not isinstance(remedy, Remedy):
+            raise ArgumentTypeError(
+                f"{remedy!r} is no remedy: give {', '.join(f'hs.remedies.{n}()' for n in _BY_NAME)}"
+            )
+    kinds = [type(remedy).__name__ for remedy in some]
+    if twice := {kind for kind in kinds if kinds.count(kind) > 1}:
+        raise ArgumentError(f"{', '.join(sorted(twice))} is there twice: a remedy works once")
+    return some
+
+
+def remedy_to_dict(remedy: Remedy) -> dict[str, Any]:
+    """A remedy as plain data.
+
+    >>> from halfstep.spec.remedies import Smooth, remedy_to_dict
+    >>> remedy_to_dict(Smooth(0.7))
+    {'name': 'Smooth', 'alpha': 0.7}
+    """
+    return {"name": type(remedy).__name__, **vars(remedy)}
+
+
+def remedy_from_dict(plain: Any) -> Remedy:
+    """The remedy that ``remedy_to_dict`` wrote. Raises ``ArgumentError`` for anything else."""
+    given = dict(plain) if isinstance(plain, Mapping) else {}
+    kind = _BY_NAME.get(str(given.pop("name", "")))
+    if kind is None or not {field.name for field in fields(kind)}.issuperset(given):
+        raise ArgumentError(
+            f"{plain!r} is no remedy: allowed are {', '.join(_BY_NAME)} with their own fields"
+        )
+    return kind(**given)
