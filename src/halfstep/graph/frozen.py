@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from halfstep.graph.operators import is_removable, resolve, torch_value
 from halfstep.graph.program import Program, Step, TorchName
-from halfstep.graph.run import Hook, Plan, find
+from halfstep.graph.run import Hook, Plan, Walk, find
 from halfstep.graph.trees import Branch, Value, leaves, mapped
 from halfstep.tensor import QTensor
 
@@ -58,13 +58,21 @@ class Frozen:
 
     def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
         """What the program returns for these arguments, over the parameters of ``module``."""
+        plan = self._plan_over(module)
+        with torch.no_grad():
+            return plan.run(module, given, hook)
+
+    def walk(self, module: nn.Module, given: Branch) -> Walk:
+        """As ``Plan.walk``, without the steps that depend on parameters alone."""
+        return self._plan_over(module).walk(module, given)
+
+    def _plan_over(self, module: nn.Module) -> Plan:
         made = self._made
         if made is None or made[0] is not module or made[1].has_changed():
             tensors = {name: find(module, path) for name, path in self.program.parameters.items()}
             watch = Watch(module, self.program.parameters.values())
             made = self._made = (module, watch, self._plan(tensors))
-        with torch.no_grad():
-            return made[2].run(module, given, hook)
+        return made[2]
 
     def _plan(self, tensors: Mapping[str, Tensor]) -> Plan:
         """The steps that are left for each run, with their kernels."""

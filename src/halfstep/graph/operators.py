@@ -100,8 +100,20 @@ def is_removable(op: str) -> bool:
     if not isinstance(function, torch._ops.OpOverload):
         return True
     known = function.namespace in ("aten", "halfstep", "prims")
-    random = torch.Tag.nondeterministic_seeded in function.tags
-    return known and not random and not function._schema.is_mutable
+    return known and not is_random(op) and not function._schema.is_mutable
+
+
+def is_random(op: str) -> bool:
+    """Whether an operator draws numbers, so that each call brings others.
+
+    >>> from halfstep.graph.operators import is_random
+    >>> is_random("aten.rand_like.default"), is_random("aten.relu.default")
+    (True, False)
+    """
+    function = resolve(op)
+    if not isinstance(function, torch._ops.OpOverload):
+        return False
+    return torch.Tag.nondeterministic_seeded in function.tags
 
 
 def torch_name(value: Any) -> TorchName | None:

@@ -1,6 +1,6 @@
 """Running a program: one flat loop over functions and slots."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -14,6 +14,8 @@ from halfstep.graph.program import Program, Step, TorchName
 from halfstep.graph.trees import Branch, Value, join, leaves, mapped, match
 
 Hook: TypeAlias = Callable[[Step, Any], Any]
+# Each step with what it brings; takes what to use in its place, and ends with what is returned.
+Walk: TypeAlias = Generator[tuple[Step, Any], Any, Any]
 _Reader: TypeAlias = Callable[[list[Any]], Any]
 
 
@@ -91,17 +93,39 @@ class Plan:
 
         Raises ``ArgumentError`` or ``ArgumentTypeError`` for arguments that it was not made for.
         """
+        slots = self._filled(module, given)
+        if not self._changes_grad_mode:
+            self._loop(slots, hook)
+        else:
+            with torch.set_grad_enabled(torch.is_grad_enabled()):  # restored if a step fails
+                self._loop(slots, hook)
+        return join(mapped(self._outputs, slots.__getitem__))
+
+    def _filled(self, module: nn.Module, given: Branch) -> list[Any]:
+        """The slots before the first step."""
         slots = self._initial.copy()
         self._put_inputs(slots, given)
         for owner, places in self._owners.items():
             tensors = _tensors(module, owner)
             for slot, name in places:
                 slots[slot] = tensors(name)
-        if not self._changes_grad_mode:
-            self._loop(slots, hook)
-        else:
-            with torch.set_grad_enabled(torch.is_grad_enabled()):  # restored if a step fails
-                self._loop(slots, hook)
+        return slots
+
+    def walk(self, module: nn.Module, given: Branch) -> Walk:
+        """As ``run``, one step at a time: several programs can be walked side by side.
+
+        Each step comes with what it brings; what is sent back is used in its place. The gradient
+        mode stays as it is, which the walks share.
+        """
+        slots = self._filled(module, given)
+        for step, function, args, kwargs, slot, dead in self._calls:
+            if step.op == GRAD_MODE:
+                slots[slot] = yield step, torch.is_grad_enabled()
+            else:  # held by no name, so that a value is gone when nobody needs it
+                options = {} if kwargs is None else kwargs(slots)
+                slots[slot] = yield step, function(*args(slots), **options)
+            for place in dead:
+                slots[place] = None
         return join(mapped(self._outputs, slots.__getitem__))
 
     def _loop(self, slots: list[Any], hook: Hook | None) -> None:
