@@ -127,8 +127,8 @@ class Twice:
     def plan(self, quantized: Quantized, module: nn.Module) -> "_Both":
         """Both plans."""
         plan = self.tested.plan(quantized, module)
-        assert plan._bind is not None
-        plan._bind = without_losers(plan._bind, self.tally)
+        assert plan.bind is not None
+        plan.bind = without_losers(plan.bind, self.tally)
         return _Both(plan, Frozen(convert(quantized, self.capabilities)), self.tally)
 
 

@@ -48,7 +48,7 @@ class Frozen:
 
     def __init__(self, program: Program, bind: Bind | None = None) -> None:
         self.program = program
-        self._bind = bind
+        self.bind = bind
         self._outer = Plan(program)
         self._made: tuple[nn.Module, Watch, Plan] | None = None
 
@@ -75,27 +75,36 @@ class Frozen:
         return made[2]
 
     def _plan(self, tensors: Mapping[str, Tensor]) -> Plan:
-        """The steps that are left for each run, with their kernels."""
-        with torch.no_grad(), torch.inference_mode(mode=False):
-            known, steps = _split(self.program, {**self.program.constants, **tensors})
-        functions: dict[str, Callable[..., Any]] = {}
-        kept: list[Step] = []
-        for step in steps:
-            bound = self._bind(step, lambda v: known.get(v.name)) if self._bind else None
-            if bound is None:
-                kept.append(step)
-                continue
-            functions[step.name] = bound.function
-            kept.append(dataclasses.replace(step, args=bound.args, kwargs=()))
-        read = {value.name for step in kept for value in step.reads()}
-        read |= {v.name for v in leaves(self.program.outputs) if isinstance(v, Value)}
-        rest = dataclasses.replace(
-            self.program,
-            steps=tuple(kept),
-            parameters={},
-            constants={name: value for name, value in known.items() if name in read},
-        )
-        return Plan(rest, functions)
+        return Plan(*ready(self.program, tensors, self.bind))
+
+
+def ready(
+    program: Program, tensors: Mapping[str, Tensor], bind: Bind | None = None
+) -> tuple[Program, dict[str, Callable[..., Any]]]:
+    """The steps that are left for each run, and the kernels of those that have one, by name.
+
+    tensors: what the parameters are, by the names of their values.
+    """
+    with torch.no_grad(), torch.inference_mode(mode=False):
+        known, steps = _split(program, {**program.constants, **tensors})
+    functions: dict[str, Callable[..., Any]] = {}
+    kept: list[Step] = []
+    for step in steps:
+        bound = bind(step, lambda v: known.get(v.name)) if bind else None
+        if bound is None:
+            kept.append(step)
+            continue
+        functions[step.name] = bound.function
+        kept.append(dataclasses.replace(step, args=bound.args, kwargs=()))
+    read = {value.name for step in kept for value in step.reads()}
+    read |= {v.name for v in leaves(program.outputs) if isinstance(v, Value)}
+    rest = dataclasses.replace(
+        program,
+        steps=tuple(kept),
+        parameters={},
+        constants={name: value for name, value in known.items() if name in read},
+    )
+    return rest, functions
 
 
 class Watch:

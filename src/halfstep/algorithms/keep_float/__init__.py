@@ -1,0 +1,1 @@
+"""The shortest list of layers that have to stay in float."""
