@@ -73,8 +73,9 @@ class Split:
 
     @property
     def largest(self) -> str:
-        """The source that brings most; empty where there is no error."""
-        return max(self.sources, key=self.sources.__getitem__) if self.total else ""
+        """The source that brings most; empty where there is no error, or one that is not finite."""
+        is_known = 0 < self.total < math.inf
+        return max(self.sources, key=self.sources.__getitem__) if is_known else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +93,15 @@ class Values:
 
     name: the parameter's path, or the value's. shape: of the whole tensor.
     spec: the format, as text.
-    scale, zero_point: all of them, flat; for an edge one of each.
+    scale, zero_point: all of them, flat; for an edge one of each; none where rows find their own.
     low, high: the smallest and the largest value seen, in float.
     grid_low, grid_high: what the format reaches, (qmin - zero_point) * scale and for qmax; of many
         scales the outermost.
     saturated: the share of values outside of what their scale reaches.
     histogram: of the float values.
-    channel_low, channel_high: ranges by channel, along ``axis`` (dimension 1 of an activation with
-        three dimensions or more, else the last; a weight's scale axis, else 0).
+    channel_low, channel_high: ranges by channel, along ``axis`` (dimension 1 of images and of what
+        convolutions take and make, else an activation's last; a weight's scale axis, else 0); empty
+        where batches differ in the number of channels.
     dead: channels that were always zero. outliers: channels whose range is at least 8 times the
         median channel's.
     integers: the first codes of a weight, at most 64 x 64: a row for each channel along ``axis``,
@@ -169,9 +171,11 @@ class Layer:
     value: the name of what it brings, by path; unique. layer: the module. op: such as "conv2d".
     runs: "int8", "dynamic int8", "int8 weights" or "float". why: as in the coverage.
     depth: its place in the order of execution.
-    fused: the operators that run with it, by name.
+    fused: the operators that run with it, such as ("add", "relu").
+    operators: the values of all of them, by path, its own operator's first.
     reads: the values that it reads, by path.
-    local: this layer alone quantized, on the inputs of the float model; None for float layers.
+    local: this layer alone quantized, on the inputs of the float model; None for layers that add
+        no error of their own: those in float, and those that only move values.
     accumulated: the whole model quantized up to here.
     split: the local error by source.
     weight, bias_overflow: of its weight; and the channels whose bias is beyond int32 in an ONNX
@@ -187,6 +191,7 @@ class Layer:
     why: str = ""
     depth: int = 0
     fused: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     local: Error | None = None
     accumulated: Error | None = None
@@ -202,15 +207,18 @@ class Layer:
 
     @property
     def verdict(self) -> str:
-        """ "hurts itself", "inherits", or "fine", of the layers that run in integers.
+        """What a layer does to the model: "hurts itself", "inherits" or "fine".
 
         A layer is fine above 30 dB accumulated. Else it hurts itself where its own error is at
-        least a quarter of all that has gathered, and inherits where it is less.
+        least a quarter of all that has gathered, or is not finite, and inherits where it is less.
         """
         if self.accumulated is None or self.accumulated.sqnr >= 30:
             return "fine"
         own = 0.0 if self.local is None else self.local.noise
-        return "hurts itself" if own >= self.accumulated.noise / 4 else "inherits"
+        gathered = self.accumulated.noise
+        is_known = math.isfinite(own) and math.isfinite(gathered)
+        hurts = own >= gathered / 4 if is_known else not math.isfinite(own)
+        return "hurts itself" if hurts else "inherits"
 
     @property
     def is_slower(self) -> bool:

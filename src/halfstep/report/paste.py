@@ -1,0 +1,78 @@
+"""A recipe as Python that a user can paste after ``import halfstep as hs``."""
+
+import ast
+from collections.abc import Sequence
+
+from halfstep.spec import Rule
+from halfstep.spec.recipe import Recipe
+
+
+def to_python(recipe: Recipe, base: Recipe) -> str:
+    """The recipe as Python; what it adds to ``base``, the recipe of a result, where it adds to it.
+
+    >>> base = Recipe("mine", [Rule("fc*", keep_float=True)])
+    >>> print(to_python(base.with_rules(Rule("conv1", keep_float=True)), base))
+    recipe = result.recipe.with_rules(
+        hs.Rule('conv1', keep_float=True),
+    )
+    """
+    added = _added(recipe, base)
+    if added is None:
+        return f"recipe = {_whole(recipe)}"
+    more = _call("with_rules", [_source(rule) for rule in added])
+    extra = _remedies(recipe)[len(_remedies(base)) :]
+    return f"recipe = result.recipe{more}" + _call("with_remedies", list(map(_source, extra)))
+
+
+def rules_to_python(rules: Sequence[Rule]) -> str:
+    """Rules as Python, one a line.
+
+    >>> rules_to_python([Rule("fc", keep_float=True)])
+    "hs.Rule('fc', keep_float=True)"
+    """
+    return "\n".join(map(_source, rules))
+
+
+def _added(recipe: Recipe, base: Recipe) -> tuple[Rule, ...] | None:
+    """The rules before those of the base; None where the rest is another."""
+    count = len(recipe.rules) - len(base.rules)
+    ends = count >= 0 and recipe.rules[count:] == base.rules and recipe.defaults == base.defaults
+    begins = _remedies(recipe)[: len(_remedies(base))] == _remedies(base)
+    return recipe.rules[:count] if ends and begins else None
+
+
+def _remedies(recipe: Recipe) -> tuple[object, ...]:
+    return tuple(getattr(recipe, "remedies", ()))
+
+
+def _call(method: str, arguments: Sequence[str]) -> str:
+    if not arguments:
+        return ""
+    lines = "".join(f"    {argument},\n" for argument in arguments)
+    return f".{method}(\n{lines})"
+
+
+def _whole(recipe: Recipe) -> str:
+    rules, defaults = ([_source(rule) for rule in some] for some in (recipe.rules, recipe.defaults))
+    lines = [f"hs.Recipe({recipe.name!r}, ["]
+    lines += [f"    {rule}," for rule in rules]
+    lines += ["], defaults=["] + [f"    {rule}," for rule in defaults] if defaults else []
+    return "\n".join([*lines, "])"]) + _call("with_remedies", list(map(_source, _remedies(recipe))))
+
+
+def _source(value: object) -> str:
+    """The value's text, with ``hs.`` before names of Halfstep; as it is where it is no Python."""
+    try:
+        tree = ast.parse(repr(value), mode="eval")
+    except SyntaxError:
+        return repr(value)
+    return ast.unparse(_Prefixed().visit(tree))
+
+
+class _Prefixed(ast.NodeTransformer):
+    """Writes ``hs.`` before each name but that of torch."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in {"torch", "hs"}:
+            return node
+        return ast.Attribute(ast.Name("hs", ast.Load()), node.id, ast.Load())
