@@ -1,11 +1,12 @@
 """Summary: what quantizing a model came to, in a few lines."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from halfstep.errors import ArgumentError
 from halfstep.report.columns import size
+from halfstep.report.records import Kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Summary:
     sqnr: of all float outputs against the float model, in dB; None where nothing was compared.
     compared: on how many batches.
     equality: what comparing each engine with the reference said.
+    kept: the layers that a target kept in float; None where there was no target.
 
     >>> from halfstep.flows.summary import Summary
     >>> print(Summary(recipe="dynamic_int8", bytes_before=4000, bytes_after=1040))
@@ -34,6 +36,7 @@ class Summary:
     sqnr: float | None = None
     compared: int = 0
     equality: Mapping[str, str] = field(default_factory=dict)
+    kept: Kept | None = None
 
     def __str__(self) -> str:
         why = f" ({self.why})" if self.why else ""
@@ -45,6 +48,7 @@ class Summary:
         ]
         lines += [f"calibrated on: {_batches(self.batches)}"] * bool(self.batches)
         lines.append(f"output SQNR: {self._sqnr()}")
+        lines += [] if self.kept is None else _kept(self.kept)
         lines += [f"engine {name}: {found}" for name, found in self.equality.items()]
         return "\n".join(lines)
 
@@ -63,9 +67,31 @@ class Summary:
     def from_dict(cls, plain: Mapping[str, Any]) -> "Summary":
         """The summary that ``to_dict`` wrote. Raises ``ArgumentError`` for anything else."""
         try:
-            return cls(**plain)
-        except TypeError as error:
+            kept = plain.get("kept")
+            return cls(**{**plain, "kept": None if kept is None else _kept_from(kept)})
+        except (AttributeError, TypeError) as error:
             raise ArgumentError(f"this is no summary: {error}") from None
+
+
+def _kept(kept: Kept) -> Iterator[str]:
+    """Which layers stay in float for a target, what they bring and what they cost."""
+    target = f"target: {kept.target}"
+    if not kept.is_met:
+        yield f"{target}, which is not reached; no layer is kept for it"
+        return
+    if not kept.layers:
+        yield f"{target}, reached without keeping a layer in float"
+        return
+    count = f"{len(kept.layers)} layer{'s' * (len(kept.layers) != 1)}"
+    yield f"{target}, reached with {count} in float, for {size(kept.bytes)} more:"
+    yield f"  none: {kept.before:.4g}"
+    for layer, value in zip(kept.layers, kept.values, strict=True):
+        yield f"  + {layer or '(the model)'}: {value:.4g}"
+
+
+def _kept_from(plain: Mapping[str, Any]) -> Kept:
+    tuples = {name: tuple(plain[name]) for name in ("layers", "values") if name in plain}
+    return Kept(**{**plain, **tuples})
 
 
 def _batches(count: int) -> str:

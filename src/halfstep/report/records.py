@@ -235,6 +235,8 @@ class Kept:
     layers: their names. target: in words, such as "SQNR of at least 25 dB".
     reached: the measured value of the target with them, verified by quantizing anew; is_met.
     bytes, ms: what keeping them costs; ms is None where not timed.
+    before: what was measured without any. values: with the first of them, with the first two, and
+        so on.
     """
 
     layers: tuple[str, ...]
@@ -243,6 +245,8 @@ class Kept:
     is_met: bool
     bytes: int = 0
     ms: float | None = None
+    before: float | None = None
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
