@@ -5,8 +5,8 @@ files (`hs.ptq`, `hs.simulate`, `hs.save`, ...) when they are first named, so th
 quick.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+import importlib
+import typing
 
 from halfstep.errors import (
     ArgumentError,
@@ -21,6 +21,7 @@ from halfstep.errors import (
     MutationError,
     NonFiniteError,
 )
+from halfstep.graph import recurrent as _recurrent  # noqa: F401  (registers its operators)
 from halfstep.numerics import fake_quantize, learnable_fake_quantize
 from halfstep.observe import (
     EntropyObserver,
@@ -74,7 +75,7 @@ from halfstep.tensor import (
     quantize,
 )
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from halfstep.flows import (
         Coverage,
         Quantizer,
@@ -176,13 +177,13 @@ __version__ = "0.1.0"
 _ROOM_OF = dict.fromkeys(("load_tensors", "save_tensors"), "halfstep.formats")
 
 
-if not TYPE_CHECKING:  # For type checkers a misspelt name stays an error.
+if not typing.TYPE_CHECKING:  # For type checkers a misspelt name stays an error.
 
     def __getattr__(name: str) -> object:
         """A verb, imported when it is first named."""
         if name not in __all__:
             raise AttributeError(f"module 'halfstep' has no attribute {name!r}")
-        value = getattr(import_module(_ROOM_OF.get(name, "halfstep.flows")), name)
+        value = getattr(importlib.import_module(_ROOM_OF.get(name, "halfstep.flows")), name)
         globals()[name] = value
         return value
 

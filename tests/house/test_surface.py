@@ -32,11 +32,8 @@ def test_all_is_sorted_and_has_no_duplicates() -> None:
 
 def test_all_is_exactly_what_is_public() -> None:
     """Every name without an underscore is meant to be used, and listed."""
-    public = {
-        name
-        for name, thing in vars(halfstep).items()
-        if not name.startswith("_") and not isinstance(thing, ModuleType)
-    }
+    found = {name: getattr(halfstep, name) for name in dir(halfstep) if not name.startswith("_")}
+    public = {name for name, thing in found.items() if not isinstance(thing, ModuleType)}
     listed = {name for name in halfstep.__all__ if not name.startswith("_")}
     modules = {name for name in listed if isinstance(getattr(halfstep, name), ModuleType)}
     assert listed - modules == public
