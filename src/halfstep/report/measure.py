@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from halfstep.engines import by_name
 from halfstep.graph.engine import Engine, Runnable
 from halfstep.graph.frozen import Frozen
-from halfstep.graph.lockstep import Walkable
 from halfstep.graph.program import Program
 from halfstep.graph.quantized import Execution, Quantized
 from halfstep.graph.run import Plan
@@ -81,16 +80,15 @@ class Measuring:
 
     def _tracker(self, pair: Pair, plan: Runnable) -> Tracker:
         """What measures a program, whose steps ``plan`` shows, if it is one of ours."""
-        modules = tuple(model.get_submodule(pair.path) for model in self._models)
+        # Of the copy that runs first, so that weights are packed once.
+        models = self._models[0], self._quantized
+        modules = tuple(model.get_submodule(pair.path) for model in models)
         part, engine = pair.quantized, self._engine
         is_plain = not isinstance(pair.part, Quantized)
-        walkable: Walkable
-        if isinstance(plan, Frozen | Plan):
-            walkable = plan
-        else:
+        if not isinstance(plan, Frozen | Plan):
             engine = by_name("torch")
-            made = engine.plan(part, modules[1])
-            walkable = made if isinstance(made, Frozen) else Plan(part.program)
+            plan = engine.plan(part, modules[1])
+        walkable = plan if isinstance(plan, Frozen | Plan) else Plan(part.program)
         layout = Layout(pair.program, part, walkable.program, engine.capabilities)
         floats = Plan(pair.program) if is_plain else Frozen(pair.program)
         return Tracker(layout, (floats, walkable), (modules[0], modules[1]), is_plain=is_plain)

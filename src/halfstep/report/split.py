@@ -24,7 +24,7 @@ from halfstep.graph.program import TorchName
 from halfstep.graph.quantized import Execution
 from halfstep.graph.trees import Value, mapped
 from halfstep.numerics import ops, rows
-from halfstep.report.errors import error_between
+from halfstep.report.errors import noise_between
 from halfstep.report.layout import Layout, Operator
 from halfstep.report.records import SOURCES, Split
 from halfstep.report.weights import Weights
@@ -44,9 +44,9 @@ class Splitter:
         sums = self._sums.setdefault(operator.name, dict.fromkeys((*SOURCES, "total"), 0.0))
         start = last = self._start(operator, moment)
         for source, y in self._stages(operator, moment):
-            sums[source] += _noise(last, y)
+            sums[source] += noise_between(last, y)
             last = y
-        sums["total"] += _noise(start, last)
+        sums["total"] += noise_between(start, last)
 
     def of(self, name: str) -> Split | None:
         """The split of the operator that brings a value; None where it has not run."""
@@ -141,8 +141,3 @@ def _float32(value: Any) -> Any:
     if isinstance(value, Tensor) and value.is_floating_point():
         return value.to(torch.float32)
     return value
-
-
-def _noise(y: Any, other: Any) -> float:
-    error = error_between(y, other)
-    return 0.0 if error is None else error.noise
