@@ -9,7 +9,7 @@ SCRIPTS = (
     "words.js",
     "charts.js",
     "depth.js",
-    "plots.js",
+    "values.js",
     "split.js",
     "weights.js",
     "panel.js",

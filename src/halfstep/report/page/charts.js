@@ -1,31 +1,22 @@
-// Plots with Vega-Lite, drawn as SVG. Colors are variables of the style sheet, so that the theme
-// and print change them without drawing again.
+// Plots with Vega-Lite, drawn as SVG. What each looks like is plain data, and its colors are
+// variables of the style sheet, so that the theme and print change them without drawing again.
 
-const CONFIG = {
-  background: null,
-  font: "system-ui, -apple-system, Segoe UI, Roboto, Liberation Sans, sans-serif",
-  view: { stroke: null },
-  axis: {
-    domainColor: "var(--line)", gridColor: "var(--line)", tickColor: "var(--line)",
-    labelColor: "var(--muted)", titleColor: "var(--muted)", labelFontSize: 11, titleFontSize: 12,
-    titleFontWeight: "normal", gridOpacity: 0.7, labelOverlap: true,
-  },
-  legend: { labelColor: "var(--text)", titleColor: "var(--muted)", labelFontSize: 12, symbolSize: 80 },
+const { look: LOOK, ...PLOTS } = JSON.parse(byId("plots").textContent);
+const OPTIONS = {
+  actions: false, defaultStyle: false, mode: "vega-lite", renderer: "svg",
+  tooltip: { disableDefaultStyle: true, theme: "custom" },
 };
 
-// Draws the plot into an element; the view, when it is there. `label` says what it shows.
-async function draw(element, label, spec) {
+// Draws a plot by its name into an element; the view, when it is there. `label` says what it
+// shows, `datasets` are its rows by name, and `numbers` what its expressions name.
+async function draw(element, label, name, datasets, numbers = {}) {
   element.setAttribute("role", "img");
   element.setAttribute("aria-label", label);
-  const whole = {
-    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
-    width: "container", autosize: { type: "fit-x", contains: "padding" }, config: CONFIG, ...spec,
-  };
-  const options = { renderer: "svg", actions: false, defaultStyle: false, mode: "vega-lite", tooltip: { theme: "custom", disableDefaultStyle: true } };
-  const { view } = await vegaEmbed(element, whole, options);
+  const spec = { ...LOOK, ...PLOTS[name], datasets };
+  spec.params = Object.entries(numbers).map(([key, value]) => ({ name: key, value }));
+  // A layer without rows has no range, which Vega would warn of.
+  spec.layer = spec.layer?.filter(({ data }) => !data.name || datasets[data.name].length);
+  if (!spec.layer) delete spec.layer;
+  const { view } = await vegaEmbed(element, spec, OPTIONS);
   return view;
 }
-
-const field = (name, type, more = {}) => ({ field: name, type, ...more });
-const withData = (layers) => layers.filter((layer) => layer.data.values.length);
-const axis = (title, more = {}) => ({ axis: { title, ...more } });

@@ -14,11 +14,11 @@ function make(kind, attributes = {}, ...children) {
   return element;
 }
 
-// A list of facts: pairs of a name and a value; what is null or empty is left out.
+// A list of facts: pairs of a name and a text; what is empty is left out, what is long gets room.
 function facts(pairs) {
-  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return make("dl.facts", {}, ...known.map(([name, value]) =>
-    make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  const known = pairs.filter(([, text]) => text);
+  return make("dl.facts", {}, ...known.map(([name, text]) =>
+    make(text.length > 24 ? "div.long" : "div", {}, make("dt", {}, name), make("dd", {}, text))));
 }
 
 // A section of the panel, with its heading.

@@ -6,9 +6,9 @@ let markDepth = () => {};
 // Opens a layer and goes to it.
 async function open(place) {
   await select(place);
-  const layer = byId("layer");
-  layer.focus({ preventScroll: true });
-  layer.scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  byId("layer").focus({ preventScroll: true });
+  byId("layer").scrollIntoView({ block: "start", behavior: isCalm ? "auto" : "smooth" });
   byId("opened").textContent = `Opened ${byId("layer-title").textContent}`;
 }
 
@@ -28,7 +28,7 @@ function startTheme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
   show(system.matches ? "dark" : "light");
   system.addEventListener("change", () => show(system.matches ? "dark" : "light"));
-  button.addEventListener("click", () => show(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  button.addEventListener("click", () => show(button.textContent.toLowerCase()));
 }
 
 // On paper all is open.
@@ -40,7 +40,8 @@ function startPrint() {
 
 function startLinks() {
   for (const link of document.querySelectorAll("a[data-layer]")) {
-    const place = DATA.layers.findIndex((layer) => [layer.layer, layer.value].includes(link.dataset.layer));
+    const { layer: name } = link.dataset;
+    const place = DATA.layers.findIndex((layer) => [layer.layer, layer.value].includes(name));
     if (place < 0) continue;
     link.addEventListener("click", (event) => { event.preventDefault(); open(place); });
   }

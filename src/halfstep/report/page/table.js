@@ -3,8 +3,8 @@
 const bodyRows = () => [...document.querySelectorAll("#table tbody tr")];
 
 function compare(first, second) {
-  const [one, two] = [first, second].map(Number);
-  return Number.isNaN(one) || Number.isNaN(two) ? first.localeCompare(second, "en", { numeric: true }) : one - two;
+  const gap = Number(first) - Number(second);
+  return Number.isNaN(gap) ? first.localeCompare(second, "en", { numeric: true }) : gap;
 }
 
 // What has nothing to sort by comes last in either direction.
@@ -31,10 +31,10 @@ function filterRows() {
   const [text, verdict, runs] = ["find", "verdict", "runs"].map((id) => byId(id).value);
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rows = bodyRows();
-  for (const row of rows) {
-    const shown = row.textContent.toLowerCase();
-    row.hidden = !(words.every((word) => shown.includes(word)) && (!verdict || row.dataset.verdict === verdict) && (!runs || row.dataset.runs === runs));
-  }
+  const fits = ({ dataset, textContent }) =>
+    (!verdict || dataset.verdict === verdict) && (!runs || dataset.runs === runs)
+    && words.every((word) => textContent.toLowerCase().includes(word));
+  for (const row of rows) row.hidden = !fits(row);
   const left = rows.filter((row) => !row.hidden).length;
   byId("count").textContent = `${left} of ${rows.length}`;
   byId("none").hidden = left > 0;
@@ -61,7 +61,7 @@ function startTable(open) {
   document.querySelectorAll("#table thead button").forEach((button, column) => {
     button.addEventListener("click", () => toggleSort(column));
   });
-  byId("sort").addEventListener("change", (event) => toggleSort(Number(event.target.value)));
+  byId("sort").addEventListener("change", ({ target: { value } }) => value && toggleSort(+value));
   for (const id of ["find", "verdict", "runs"]) byId(id).addEventListener("input", filterRows);
   const body = document.querySelector("#table tbody");
   body.addEventListener("keydown", moveFocus);

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from halfstep.report.columns import size
+from halfstep.report.headline import worst_first
 from halfstep.report.records import Error, Findings, Layer
 from halfstep.report.words import cosine, decibels, milliseconds, name_of, number, times_smaller
 
@@ -38,7 +39,7 @@ COLUMNS = (
     Column("local", "alone", is_number=True),
     Column("accumulated", "so far", is_number=True),
     Column("verdict", "verdict"),
-    Column("source", "most of it from", is_wide=True),
+    Column("source", "mostly from", is_wide=True),
     Column("before", "float bytes", is_number=True, is_wide=True),
     Column("after", "bytes", is_number=True, is_wide=True),
     Column("float_ms", "float ms", is_number=True, is_wide=True),
@@ -95,8 +96,9 @@ def columns(findings: Findings) -> tuple[Column, ...]:
 
 
 def rows(findings: Findings, shown: Sequence[Column]) -> list[Row]:
-    """A row for each layer, in the order of execution."""
-    return [_row(place, layer, shown) for place, layer in enumerate(findings.layers)]
+    """A row for each layer, the worst first."""
+    places = {id(layer): place for place, layer in enumerate(findings.layers)}
+    return [_row(places[id(layer)], layer, shown) for layer in worst_first(findings.layers)]
 
 
 def _row(place: int, layer: Layer, shown: Sequence[Column]) -> Row:

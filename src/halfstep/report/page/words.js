@@ -1,39 +1,42 @@
 // Numbers as words. In the data, "Infinity", "-Infinity" and "NaN" are numbers that JSON has not.
 
-const toNumber = (value) => (value === null || value === undefined ? null : Number(value));
-const isFiniteNumber = (value) => value !== null && Number.isFinite(Number(value));
+const toNumber = (value) => (value === null ? NaN : Number(value));
+const isFiniteNumber = (value) => Number.isFinite(toNumber(value));
+const minus = (text) => text.replace("-", "−");
+const within = (place, count) => Math.min(Math.max(place, 0), count - 1);
+const nameOf = (layer) => layer.layer || layer.value;
 
 function number(value) {
-  if (value === null || value === undefined) return "not measured";
-  const known = Number(value);
-  if (!Number.isFinite(known)) return "not finite";
-  const size = Math.abs(known);
-  if (known !== 0 && (size < 1e-4 || size >= 1e6)) return minus(known.toExponential(3));
-  return minus(String(Number(known.toPrecision(4))));
+  if (!isFiniteNumber(value)) return "not finite";
+  const size = Math.abs(value);
+  const isPlain = Number(value) === 0 || (size >= 1e-4 && size < 1e6);
+  if (!isPlain) return minus(Number(value).toExponential(3));
+  return minus(String(Number(Number(value).toPrecision(4))));
+}
+
+function range(low, high) {
+  const isKnown = isFiniteNumber(low) && isFiniteNumber(high);
+  return isKnown ? `${number(low)} to ${number(high)}` : "not finite";
 }
 
 function decibels(value) {
-  if (value === null || value === undefined) return "not measured";
-  const known = Number(value);
+  const known = toNumber(value);
   if (known === Infinity) return "exact";
   if (known === -Infinity) return "all noise";
   return Number.isNaN(known) ? "not finite" : `${minus(known.toFixed(1))} dB`;
 }
 
 function bytes(count) {
-  if (!count) return "";
   const [unit, size] = count < 1e3 ? ["B", 1] : count < 1e6 ? ["kB", 1e3] : ["MB", 1e6];
   return `${(count / size).toFixed(size === 1 ? 0 : 1)} ${unit}`;
 }
 
 function percent(share) {
-  const known = Number(share) * 100;
-  if (!Number.isFinite(known)) return "not finite";
-  if (known !== 0 && Math.abs(known) < 0.001) return known > 0 ? "< 0.001 %" : "> −0.001 %";
-  return `${minus(Number(known.toPrecision(3)).toString())} %`;
+  if (!isFiniteNumber(share)) return "not finite";
+  return `${minus(String(Number((share * 100).toPrecision(3))))} %`;
 }
 
-const minus = (text) => text.replace("-", "−");
-const milliseconds = (value) => (value === null || value === undefined ? "" : `${number(value)} ms`);
-const listed = (items, most = 6) =>
-  items.slice(0, most).join(", ") + (items.length > most ? ` and ${items.length - most} more` : "");
+function listed(items, most = 6) {
+  const more = items.length > most ? ` and ${items.length - most} more` : "";
+  return items.slice(0, most).join(", ") + more;
+}

@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+import json
+import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 from halfstep.errors import MissingExtraError
 from halfstep.formats.atomic import replacing
-from halfstep.report.headline import lost, starts, worst_first
+from halfstep.report.headline import lost, starts
 from halfstep.report.page import SCRIPTS
 from halfstep.report.page.payload import payload
 from halfstep.report.page.view import columns, rows, tiles
@@ -42,6 +44,7 @@ def page(findings: Findings) -> str:
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters["breakable"] = _breakable
     environment.filters["decibels"] = decibels
     environment.filters["milliseconds"] = milliseconds
     environment.filters["python"] = rules_to_python
@@ -49,28 +52,42 @@ def page(findings: Findings) -> str:
     return text
 
 
+def _breakable(name: str) -> Any:
+    """The name, which a narrow column breaks behind a dot or an underscore."""
+    markup = _extra("markupsafe")
+    return markup.Markup(re.sub(r"([._])", r"\1<wbr>", str(markup.escape(name))))
+
+
 def _context(findings: Findings) -> dict[str, Any]:
     shown = columns(findings)
     suggested = findings.suggested_recipe
-    # A script element ends at the first `</script`, and the files have none: see their test.
+    # A script element ends at the first `</script`: the files have none, which is tested.
     scripts = {"library": _library(), "script": _script()}
-    worst = worst_first(findings.layers)
+    lines = rows(findings, shown)
     return {
         "found": findings,
         "data": payload(findings),
+        "plots": _plots(),
         "columns": shown,
-        "rows": rows(findings, shown),
+        "rows": lines,
         "tiles": tiles(findings),
         "sentences": [text for text in (lost(findings), starts(findings)) if text],
         "measured_on": measured_on(findings),
         "recipe": "" if suggested is None else to_python(suggested, findings.recipe),
-        "first": findings.layers.index(worst[0]) if worst else -1,
+        "first": next((row.place for row in lines), -1),
         "verdicts": sorted({layer.verdict for layer in findings.layers}),
         "runs": sorted({layer.runs for layer in findings.layers}),
         "style": (_HERE / "page.css").read_text(encoding="utf-8"),
         "hashes": " ".join(map(_hash, scripts.values())),
         **scripts,
     }
+
+
+def _plots() -> str:
+    """How each plot looks, in the grammar of Vega-Lite: JSON by the name of the plot."""
+    files = sorted((_HERE / "plots").glob("*.json"))
+    looks = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+    return json.dumps(looks, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _script() -> str:

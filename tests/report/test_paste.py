@@ -1,0 +1,45 @@
+"""A suggested recipe is Python that runs."""
+
+from types import SimpleNamespace
+
+import torch
+
+import halfstep as hs
+from halfstep.report.paste import to_python
+from halfstep.spec.recipe import Recipe
+
+BASE = hs.recipes.static_int8()
+
+
+def run(text: str) -> Recipe:
+    """The recipe that the text makes for a user who has a result."""
+    names = {"hs": hs, "torch": torch, "result": SimpleNamespace(recipe=BASE)}
+    exec(text, names)  # noqa: S102  (that it runs is what is tested)
+    made = names["recipe"]
+    assert isinstance(made, Recipe)
+    return made
+
+
+def test_added_rules_run_as_printed() -> None:
+    """What is pasted makes the same recipe: names, formats, operators and observers."""
+    edge = hs.QSpec(hs.uint8)
+    recipe = BASE.with_rules(
+        hs.Rule("blocks.3.*", keep_float=True),
+        hs.Rule(torch.ops.aten.add, output=edge, observer=hs.HistogramObserver),
+        hs.Rule("fc", weight=hs.QSpec(hs.int4, hs.PerGroup(1, 32), symmetric=True)),
+    )
+    text = to_python(recipe, BASE)
+    assert text.startswith("recipe = result.recipe.with_rules(")
+    assert run(text) == recipe
+
+
+def test_another_recipe_is_written_in_full() -> None:
+    """A recipe that does not extend the base stands for itself."""
+    recipe = Recipe("other", [hs.Rule("fc", keep_float=True)], [hs.Rule("*", weight=hs.int8)])
+    assert run(to_python(recipe, BASE)) == recipe
+
+
+def test_what_is_no_python_is_shown_as_it_is() -> None:
+    """A function has no text to paste; its rule is shown all the same."""
+    recipe = BASE.with_rules(hs.Rule("fc", weight=lambda w: w))
+    assert "<function" in to_python(recipe, BASE)
