@@ -28,11 +28,13 @@ class Pair:
     """One captured program of the module at ``path``.
 
     program: in float. part: as it was quantized, or as it is where nothing was.
+    runs: whether the module runs it; where it only has integer weights, no error is measured.
     """
 
     path: str
     program: Program
     part: Program | Quantized
+    runs: bool = True
 
     @property
     def quantized(self) -> Quantized:
@@ -69,17 +71,17 @@ class Measuring:
         self._pairs = _placed(pairs)
         self._engine, self._models = engine, models
         self._trackers = {
-            place: self._tracker(pair, plans[place]) for place, pair in self._pairs.items()
+            place: self._tracker(pair, plans.get(place)) for place, pair in self._pairs.items()
         }
         self._order: dict[Place, None] = {}
         programs: dict[str, list[Program]] = {}
-        for pair in pairs:
+        for pair in filter(lambda pair: pair.runs, pairs):
             programs.setdefault(pair.path, []).append(pair.program)
         sides = {place: self._side(place) for place in self._pairs}
         self._float = beside(models[0], programs, sides)
 
-    def _tracker(self, pair: Pair, plan: Runnable) -> Tracker:
-        """What measures a program, whose steps ``plan`` shows, if it is one of ours."""
+    def _tracker(self, pair: Pair, plan: Runnable | None) -> Tracker:
+        """What measures a program; ``plan`` runs it, and shows its steps if it is one of ours."""
         # Of the copy that runs first, so that weights are packed once.
         models = self._models[0], self._quantized
         modules = tuple(model.get_submodule(pair.path) for model in models)
