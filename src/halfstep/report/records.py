@@ -104,8 +104,8 @@ class Values:
         where batches differ in the number of channels.
     dead: channels that were always zero. outliers: channels whose range is at least 8 times the
         median channel's.
-    integers: the first codes of a weight, at most 64 x 64: a row for each channel along ``axis``,
-        what lies in it flattened; empty for an activation.
+    integers: the first codes of a weight, at most 64 x 64: rows along its first dimension, what
+        lies in each flattened; empty for an activation.
     """
 
     name: str

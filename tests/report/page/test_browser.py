@@ -1,18 +1,22 @@
 """The page in a real browser: by mouse, by keyboard, narrow, dark, and on paper."""
 
 import io
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
+from halfstep.report.page import write as module
 from tests.explanations import network
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 Opened = Callable[..., "Page"]
+FOLDER = Path(module.__file__).parent
 SHOWN = "#table tbody tr:not([hidden])"
 
 
@@ -137,7 +141,7 @@ def test_integers_are_told_cell_by_cell(opened: Opened) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("End")
     told = page.locator("#weights .readout").inner_text().replace("−", "-")
-    assert told.startswith(f"channel 1, value 63: code {weight.integers[1][63]}, scale")
+    assert told.startswith(f"row 1, value 63: code {weight.integers[1][63]}, scale")
     value = float(told.rpartition("in float ")[2])
     assert value == pytest.approx(weight.integers[1][63] * weight.scale[1], rel=1e-3)
     assert "the first 64 of 72 values of each" in page.locator("#weights p").inner_text()
@@ -194,3 +198,31 @@ def test_odd_explanations_are_told_in_words(opened: Opened, name: str) -> None:
         "identical": "No difference",
     }
     assert said[name] in shown
+
+
+@pytest.mark.parametrize(
+    ("spec", "axis", "shape", "scales", "places"),
+    [
+        ("QSpec(int8)", 0, [4, 6], 1, [0, 0, 0]),
+        ("QSpec(int8, PerChannel(axis=0))", 0, [4, 6, 3], 4, [0, 1, 3]),
+        ("QSpec(int8, PerChannel(axis=1))", 1, [4, 6, 3], 6, [0, 2, 5]),
+        ("QSpec(int4, PerGroup(axis=1, size=2))", 0, [4, 6], 12, [0, 4, 11]),
+        ("QSpec(int4, PerGroup(axis=1, size=2))", 0, [4, 6, 3], 36, [0, 14, 35]),
+        ("QSpec(int4, PerGroup(axis=0, size=2))", 0, [4, 6], 12, [None, None, None]),
+    ],
+)
+def test_integers_find_their_scale(  # the cells: the first, one inside, and the last
+    browser: "Browser", spec: str, axis: int, shape: list[int], scales: int, places: list[int]
+) -> None:
+    """Each cell of the grid is told with its own scale, for every granularity."""
+    inside = math.prod(shape[2:])
+    cells = [(0, 0), (1, 3 * inside - 1), (shape[0] - 1, math.prod(shape[1:]) - 1)]
+    values = {"spec": spec, "axis": axis, "shape": shape, "scale": [1] * scales}
+    script = (FOLDER / "weights.js").read_text(encoding="utf-8")
+    places_of = "cells.map((at) => scalePlace(values, ...at))"
+    page = browser.new_page()
+    found = page.evaluate(
+        f"([values, cells]) => {{ {script}; return {places_of}; }}", [values, cells]
+    )
+    page.close()
+    assert found == places

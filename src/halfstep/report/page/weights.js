@@ -1,17 +1,17 @@
-// The integers of a weight: a grid to walk through by pointer or arrow keys. A row is a channel.
+// The integers of a weight: a grid to walk through by pointer or arrow keys. Rows go along the
+// first dimension; what lies in a row is flat.
 
-const channelsOf = (values) => values.shape[values.axis] || 1;
+const product = (sizes) => sizes.reduce((all, size) => all * size, 1);
 
-// The place of a cell's scale: one for all, one for each channel, or one for each group in it.
-function scalePlace(values, row, column) {
-  const { scale, shape } = values;
+// The place of a cell's scale: one for all, one for each channel, or one for each group of a row.
+function scalePlace({ axis, scale, shape, spec }, row, column) {
   if (scale.length === 1) return 0;
-  const each = scale.length / channelsOf(values);
-  if (each === 1) return row;
-  const inside = shape.slice(2).reduce((all, size) => all * size, 1);
-  const groups = each / inside;
-  if (values.axis !== 0 || !Number.isInteger(groups)) return null;
-  const group = Math.floor((Math.floor(column / inside) * groups) / shape[1]);
+  const inside = product(shape.slice(2));
+  const second = Math.floor(column / inside);
+  if (scale.length === shape[axis]) return [row, second][axis] ?? null;
+  if (!spec.includes("PerGroup(axis=1")) return null;
+  const each = scale.length / shape[0];
+  const group = Math.floor((second * each) / inside / shape[1]);
   return row * each + group * inside + (column % inside);
 }
 
@@ -21,7 +21,7 @@ const zeroAt = (values, place) =>
 function describe(values, row, column) {
   const code = values.integers[row][column];
   const place = scalePlace(values, row, column);
-  const where = `channel ${row}, value ${column}: code ${minus(String(code))}`;
+  const where = `row ${row}, value ${column}: code ${minus(String(code))}`;
   if (place === null) return where;
   const [scale, zero] = [Number(values.scale[place]), zeroAt(values, place)];
   const float = number((code - zero) * scale);
@@ -30,8 +30,8 @@ function describe(values, row, column) {
 
 function rowHead(values, row) {
   const place = scalePlace(values, row, 0);
-  if (place === null) return make("th", { scope: "row" }, row);
-  const more = values.scale.length > channelsOf(values) ? " …" : "";
+  if (place === null || values.axis) return make("th", { scope: "row" }, row);
+  const more = values.scale.length > values.shape[0] ? " …" : "";
   const zero = zeroAt(values, place);
   const text = `${row} × ${number(values.scale[place])}${more}${zero ? `, zero ${zero}` : ""}`;
   return make("th", { scope: "row" }, text);
@@ -53,7 +53,7 @@ function codesTable(values) {
   const columns = codes[0].map((_, column) => make("th", { scope: "col" }, column));
   const rows = codes.map((all, row) => make("tr", {},
     rowHead(values, row), ...all.map((_, column) => codeCell(values, row, column, most))));
-  const head = make("tr", {}, make("th", { scope: "col" }, "channel × scale"), ...columns);
+  const head = make("tr", {}, make("th", { scope: "col" }, values.axis ? "row" : "row × scale"), ...columns);
   return make("table", { role: "grid", "aria-label": "Integers of the weight" },
     make("thead", {}, head), make("tbody", {}, ...rows));
 }
@@ -76,12 +76,10 @@ function walk(event, codes) {
   next.focus();
 }
 
-function whichPart(values) {
-  const channels = channelsOf(values);
-  const each = values.shape.reduce((product, size) => product * size, 1) / channels;
+function whichPart({ shape, integers }) {
   const part = (shown, all) => (shown < all ? `the first ${shown} of ${all}` : `all ${all}`);
-  const [rows, columns] = [values.integers.length, values.integers[0].length];
-  return `Shown: ${part(rows, channels)} channels, ${part(columns, each)} values of each.`;
+  const columns = part(integers[0].length, product(shape.slice(1)));
+  return `Shown: ${part(integers.length, shape[0])} rows, ${columns} values of each.`;
 }
 
 function weightBlock(values) {
