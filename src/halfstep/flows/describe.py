@@ -43,7 +43,8 @@ def _rows(part: Part, models: tuple[nn.Module, nn.Module], seen: set[int]) -> It
         decision = part.placement.decisions.get(step.name, Decision(Execution.FLOAT))
         before, after = _bytes(step, part, models, seen)
         layer = joined(part.path, step.source) or part.path
-        why = part.notes.get(step.name) or decision.reason
+        reason = part.notes.get(step.name) or decision.reason
+        why = "; ".join(filter(None, [reason, part.done.get(step.name)]))
         value = joined(part.path, step.name)
         yield Row(
             layer, step.op.split(".")[1], runs(step, decision, part), why, before, after, value

@@ -24,9 +24,14 @@ def folded(model: nn.Module, parts: Sequence[Part]) -> list[Part]:
     What is left of such a norm in ``model`` adds the folded bias and nothing more, so that Python
     code that calls both layers, as a method beside forward may, still computes the same.
     """
-    reads = Counter(id(tensor) for part in parts for tensor in _read(model, part))
+    reads = readers_of(model, parts)
     found = [_fold(model, part, reads) for part in parts]
     return [_with_folded(model, part, one) for part, one in zip(parts, found, strict=True)]
+
+
+def readers_of(model: nn.Module, parts: Sequence[Part]) -> Counter[int]:
+    """How many steps of all parts read a tensor of the model, by its id."""
+    return Counter(id(tensor) for part in parts for tensor in _read(model, part))
 
 
 def _read(model: nn.Module, part: Part) -> Iterator[Tensor]:
@@ -70,7 +75,13 @@ def _with_folded(model: nn.Module, part: Part, found: Folded) -> Part:
             model, part, steps[norm], (steps[layer], found.program.constants[after.args[2].name])
         )
         gone[steps[norm].source or norm] = f"into {joined(part.path, after.source) or layer}"
-    return replace(part, program=found.program, notes=found.reasons, gone=gone)
+    return replace(
+        part,
+        program=found.program,
+        notes=found.reasons,
+        gone=gone,
+        normed=frozenset(found.layers.values()),
+    )
 
 
 def _neutralize(model: nn.Module, part: Part, norm: Step, layer: tuple[Step, Tensor]) -> None:

@@ -50,6 +50,12 @@ def order(
             f"the recipe {rules.name} has one scale for a whole input or output, which is found "
             "on data: give batches, or use dynamic_int8() or weight_only()"
         )
+    hungry = [repr(remedy) for remedy in rules.remedies if remedy.needs_data]
+    if not has_data and hungry:
+        raise ArgumentError(
+            f"{', '.join(hungry)} of the recipe {rules.name} looks at data: give batches, or leave "
+            "it out"
+        )
     why = f"chosen since {'batches' if has_data else 'no batches'} were given" if chosen else ""
     return Order(
         recipe=rules,

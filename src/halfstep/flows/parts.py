@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from torch import nn
+from torch import Tensor, nn
 
 from halfstep.graph.batched import batched
 from halfstep.graph.capture import Captured
@@ -25,6 +25,10 @@ class Part:
 
     notes: why steps were left as they are, by name.
     gone: the batch norms that became part of other layers, by name, and of which.
+    normed: the steps that do the work of such norms.
+    done: what remedies did to the layers of steps, by name.
+    factors: what the channels of quantized weights are multiplied by, by name.
+    biases: the biases of the quantized model that are not the float model's, by path in the whole.
     fixed: why nothing of the program can run in integers, if so.
     runs: whether the module runs the program; where not, only its weights become integers.
     """
@@ -34,6 +38,10 @@ class Part:
     placement: Placement = field(default_factory=Placement)
     notes: Mapping[str, str] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
+    normed: frozenset[str] = frozenset()
+    done: Mapping[str, str] = field(default_factory=dict)
+    factors: Mapping[str, Tensor] = field(default_factory=dict)
+    biases: Mapping[str, Tensor] = field(default_factory=dict)
     fixed: str = ""
     runs: bool = True
 

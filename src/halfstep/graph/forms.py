@@ -9,7 +9,7 @@ from halfstep.graph.kinds import clamp_bounds, kind_of
 from halfstep.graph.program import Step
 from halfstep.graph.regions import Region
 from halfstep.graph.support import Support
-from halfstep.graph.tables import table_of
+from halfstep.graph.tables import PER_CHANNEL, table_of
 from halfstep.graph.trees import Value
 from halfstep.graph.writer import Writer
 
@@ -127,10 +127,11 @@ def _table(context: Context, region: Region, out: Edge | None) -> Call | None:
     if out is None:
         return None
     codes, edge = context.codes(step.args[0])
-    slopes = [value for value in step.args[1:] if isinstance(value, Value)]
-    if slopes:
-        args = (context.writer.floats(slopes[0].name), edge, out)
-        table = context.writer.add(f"{step.name}_table", "int.prelu_table", args, step)
+    if step.op in PER_CHANNEL:
+        if edge.spec.dtype.bits > 8:
+            return None
+        args = (*(context.writer.floats(value.name) for value in step.args[1:]), edge, out)
+        table = context.writer.add(f"{step.name}_table", PER_CHANNEL[step.op], args, step)
         return "int.table", (codes, table)
     made = table_of(step, edge, out)
     if made is None:

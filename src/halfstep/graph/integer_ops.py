@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from halfstep.graph import integer_codes, integer_products, integer_recurrent
-from halfstep.graph.integer_tables import prelu_table
+from halfstep.graph.integer_tables import clamp_table, prelu_table
 from halfstep.numerics import elementwise, embedding, pooling, rows
 from halfstep.spec import QSpec
 from halfstep.tensor import QTensor, quantize
@@ -74,6 +74,7 @@ INTEGER: dict[str, Callable[..., Any]] = {
     "int.mean": integer_codes.mean,
     "int.table": elementwise.look_up,
     "int.prelu_table": prelu_table,
+    "int.clamp_table": clamp_table,
     "int.clamp": elementwise.clamp_codes,
     "int.max_pool": pooling.max_pool,
     "int.adaptive_max_pool": pooling.adaptive_max_pool,

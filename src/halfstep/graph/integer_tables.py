@@ -28,6 +28,27 @@ def prelu_table(weight: Tensor, x: Edge, out: Edge) -> Tensor:
     return table[0] if weight.numel() == 1 else table
 
 
+def clamp_table(low: Tensor, high: Tensor, x: Edge, out: Edge) -> Tensor:
+    """The table of ``clamp_channels``, (C, 256); low, high: (C,).
+
+        f(x) = min(max(x, low), high)
+
+    >>> import halfstep as hs, torch
+    >>> from halfstep.graph.edges import Edge
+    >>> from halfstep.graph.integer_tables import clamp_table
+    >>> edge = Edge(hs.QSpec(hs.uint8), 1.0, 0)
+    >>> clamp_table(torch.zeros(2), torch.tensor([6.0, torch.inf]), edge, edge)[:, 200].tolist()
+    [6, 200]
+    """
+    bounds = (bound.detach().double().reshape(-1, 1) for bound in (low, high))
+    least, most = bounds
+
+    def run(values: Tensor) -> Tensor:
+        return values.maximum(least).minimum(most)
+
+    return tables.build(run, *table_ends(x, out))
+
+
 def table_ends(x: Edge, out: Edge) -> tuple[tables.Codes, tables.Codes]:
     """What the codes before and after a table stand for.
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from halfstep.graph.candidates import Candidate, candidate
+from halfstep.graph.channel_clamp import CLAMP_CHANNELS
 from halfstep.graph.flow import Flow
 from halfstep.graph.kinds import Family, operands
 from halfstep.graph.matching import Matcher
@@ -135,7 +136,9 @@ def _put_edges(flow: Flow, found: dict[str, Candidate], placement: Placement) ->
                 _put_edge(value.name, each, found, placement)
     for step in flow.program.steps:
         each = found[step.name]
-        if _is_integer(each) and each.kind is not None and each.kind.name == "cat":
+        if not _is_integer(each) or each.kind is None:
+            continue
+        if each.kind.name == "cat" or step.op == CLAMP_CHANNELS:
             for part in _parts_for(step, flow, found):
                 placement.shared[part] = step.name
 
@@ -153,9 +156,13 @@ def _put_edge(name: str, reader: Candidate, found: dict[str, Candidate], to: Pla
 
 
 def _parts_for(step: Step, flow: Flow, found: dict[str, Candidate]) -> Iterator[str]:
-    """Parts of a concatenation that nobody else reads: they take the scale of the whole."""
-    for value in step.args[0]:
+    """Parts of a concatenation that nobody else reads: they take the scale of the whole.
+
+    So does what is clamped channel by channel: beyond the widest bound it need not be known.
+    """
+    parts = step.args[0] if isinstance(step.args[0], tuple) else step.args[:1]
+    for value in parts:
         made = found.get(value.name)
-        is_own = flow.only_reader(value.name) is step and step.args[0].count(value) == 1
+        is_own = flow.only_reader(value.name) is step and parts.count(value) == 1
         if is_own and _is_integer(made) and made is not None and made.family is not Family.MOVE:
             yield value.name

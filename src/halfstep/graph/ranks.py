@@ -10,7 +10,7 @@ from halfstep.graph.trees import Value, leaves
 
 # Words in the names of operators whose result has as many dimensions as their first argument.
 _ALIKE = (
-    *("hardswish", "prelu", "type_as", ".to.", "aten.cat.default"),
+    *("clamp_channels", "hardswish", "prelu", "type_as", ".to.", "aten.cat.default"),
     *("batch_norm", "clone", "contiguous", "conv", "dropout", "group_norm", "instance_norm"),
     *("layer_norm", "linear", "pad", "slice", "softmax", "transpose", "upsample", "avg_pool"),
     *("max_pool1d.default", "max_pool2d.default", "max_pool3d.default"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from halfstep.graph.channel_clamp import CLAMP_CHANNELS
 from halfstep.graph.edges import Edge
 from halfstep.graph.integer_tables import table_ends
 from halfstep.graph.operators import resolve, torch_value
@@ -31,11 +32,12 @@ _ARITHMETIC = (
     ),
     *("rsub.Scalar", "div.Tensor_mode", "div.Scalar_mode", "pow.Tensor_Scalar", "pow.Scalar"),
 )
-_PER_CHANNEL = "aten.prelu.default"
+# With tensors beside the variable, a number or two for each channel.
+PER_CHANNEL = {"aten.prelu.default": "int.prelu_table", CLAMP_CHANNELS: "int.clamp_table"}
 _TABLED = frozenset(
     [f"aten.{name}.default" for name in _FUNCTIONS]
     + [f"aten.{name}" for name in _ARITHMETIC]
-    + [_PER_CHANNEL]
+    + [*PER_CHANNEL]
 )
 
 
@@ -53,7 +55,7 @@ def is_tabled(step: Step) -> bool:
     """
     if step.op not in _TABLED:
         return False
-    return len(set(step.reads())) == (2 if step.op == _PER_CHANNEL else 1)
+    return len(set(step.reads())) == (len(step.args) if step.op in PER_CHANNEL else 1)
 
 
 def table_of(step: Step, x: Edge, out: Edge) -> Tensor | None:
@@ -62,7 +64,7 @@ def table_of(step: Step, x: Edge, out: Edge) -> Tensor | None:
         table[q - lowest] = clamp(rne(f((q - zx) * sx) / sy) + zy, qmin, qmax)     in float64
 
     The result has 256 entries of out's storage. There is none for codes of more than 8 bits, and
-    none of ``prelu``, which has slopes: see ``prelu_table``.
+    none where channels differ: see ``prelu_table`` and ``clamp_table``.
 
     >>> import halfstep as hs
     >>> from halfstep.graph.edges import Edge
@@ -73,7 +75,7 @@ def table_of(step: Step, x: Edge, out: Edge) -> Tensor | None:
     >>> table_of(Step("y", "aten.abs.default", (Value("x"),)), edge, edge)[:4].tolist()
     [20, 19, 18, 17]
     """
-    if not is_tabled(step) or step.op == _PER_CHANNEL or x.spec.dtype.bits > 8:
+    if not is_tabled(step) or step.op in PER_CHANNEL or x.spec.dtype.bits > 8:
         return None
     function = resolve(step.op)
 

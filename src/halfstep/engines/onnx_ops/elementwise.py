@@ -202,6 +202,13 @@ def clamp(g: QdqGraph, x: Ref, low: Any = None, high: Any = None) -> Ref:
     return g.op("Clip", x, *given, shape=x.shape)
 
 
+@translates("halfstep.clamp_channels")
+def clamp_channels(g: QdqGraph, x: Ref, low: Ref, high: Ref) -> Ref:
+    """Cut off below and above, with bounds for each channel (axis 1)."""
+    shape = (-1, *[1] * (x.rank - 2))
+    return clamp(g, x, g.reshape(low, shape), g.reshape(high, shape))
+
+
 @translates("aten.hardtanh")
 def hardtanh(g: QdqGraph, x: Ref, low: float = -1.0, high: float = 1.0) -> Ref:
     """Cut off at -1 and 1."""
