@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from halfstep.graph.brought import Brought, brought
+from halfstep.graph.chance import draws
 from halfstep.graph.edges import Edge
 from halfstep.graph.flow import Flow
 from halfstep.graph.integer_codes import operand
-from halfstep.graph.operators import is_random
 from halfstep.graph.program import Program, Step
 from halfstep.graph.run import Walk
 from halfstep.graph.trees import Branch, match
@@ -142,7 +142,7 @@ class LockStep:
                 shown[walk.is_local] = self._in_float(of, walk.value)
         see(Moment(of, expected, shown.get(True), shown.get(False), floats.values))
         for walk in walks:
-            if walk.is_local or is_random(step.op):
+            if walk.is_local or draws(step):
                 walk.value = self._replacement(of, expected, walk.value)
         floats.drop(self._last.get(step.name, ()))
 
