@@ -16,6 +16,8 @@ from halfstep.flows.progress import steps
 
 # Batches and outputs beyond this are not kept, and so not compared.
 MOST_BYTES = 1 << 30
+# Samples of a batch that a model is traced with, and those on which its program is proved.
+_TRACED, _PROVED = 2, 3
 
 
 @dataclass
@@ -49,10 +51,11 @@ class Data:
         """Run the model on the first batch."""
         return self.run(model, self.first)
 
-    def run_few_and_first(self, model: nn.Module) -> Any:
-        """Run the model on two samples of the first batch, and on all of it."""
-        self.run(model, self.samples(2))
-        return self.run_first(model)
+    def run_few(self, model: nn.Module) -> Any:
+        """Run the model on two samples of the first batch, and on three."""
+        self.run(model, self.samples(_TRACED))
+        some = self.samples(_PROVED)
+        return self.run_first(model) if some is None else self.run(model, some)
 
     @property
     def first(self) -> Any:
@@ -74,6 +77,25 @@ class Data:
         with inference(model):
             return self.batches(model) if self.is_function else run(model, batch, self.forward)
 
+    def run_ahead(self, model: nn.Module) -> None:
+        """Run the model on as many batches as there is room for; ``run_all`` sees them again."""
+        if self.is_function:
+            self.run(model, None)
+            return
+        room = MOST_BYTES
+        for batch in steps(self._ahead(), "looking ahead", progress=self.progress):
+            self.run(model, _copied(batch))
+            room -= sum(one.nbytes for one in _tensors(batch))
+            if room <= 0:
+                break
+
+    def _ahead(self) -> Iterator[Any]:
+        """The batches, each of which is kept when it has been read."""
+        yield from self._first
+        for batch in self._rest:
+            self._first.append(batch)
+            yield batch
+
     def run_all(self, model: nn.Module) -> None:
         """Run the model on all batches, and keep them with what it returns."""
         room = MOST_BYTES
@@ -87,10 +109,26 @@ class Data:
             if room > 0:
                 self.kept.append((copied, expected))
 
-    def run_kept(self, model: nn.Module) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        """What was returned before and what the model returns, for every batch that was kept."""
-        for batch, expected in steps(self.kept, "comparing", progress=self.progress):
+    def run_kept(
+        self, model: nn.Module, *, title: str = "comparing", samples: int | None = None
+    ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """What was returned before and what the model returns, for every batch that was kept.
+
+        samples: take no more batches than hold as many, their first dimension taken for that of
+            the samples.
+        """
+        kept = self.kept if samples is None else self._few(samples)
+        for batch, expected in steps(kept, title, progress=self.progress):
             yield expected, floats(self.run(model, _copied(batch)))
+
+    def _few(self, samples: int) -> list[tuple[Any, list[Tensor]]]:
+        """The first batches that were kept."""
+        found: list[tuple[Any, list[Tensor]]] = []
+        for batch, expected in self.kept:
+            if samples > 0:
+                found.append((batch, expected))
+            samples -= max((one.shape[0] for one in _tensors(batch) if one.ndim), default=1)
+        return found
 
     def run_sample(self, model: nn.Module) -> list[Tensor]:
         """What the model returns for one sample: the first of the first batch, where it has one."""

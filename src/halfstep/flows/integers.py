@@ -13,7 +13,7 @@ from halfstep.graph.place import Placement
 from halfstep.graph.product import put
 from halfstep.graph.quantized import Decision, Execution
 from halfstep.graph.run import find
-from halfstep.spec import QSpec
+from halfstep.spec import PerGroup, QSpec
 from halfstep.tensor import QTensor, quantize
 
 
@@ -21,11 +21,15 @@ from halfstep.tensor import QTensor, quantize
 class Integers:
     """The quantized weights of a model by path, and the parts that read them.
 
+    biases: those that are not the float model's, by path.
     notes: what is to be said of their channels.
+    known: weights that were quantized before, for a model that is quantized in many ways.
     """
 
+    known: dict[Any, QTensor] = field(default_factory=dict)
     parts: list[Part] = field(default_factory=list)
     tensors: dict[str, QTensor] = field(default_factory=dict)
+    biases: dict[str, Tensor] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _made: dict[int, QTensor] = field(default_factory=dict)
 
@@ -38,15 +42,18 @@ class Integers:
         Raises ``NonFiniteError`` that names the parameter.
         """
         constants = dict(part.program.constants)
+        self.biases |= part.biases
         for name, spec in part.placement.weights.items():
             observer = part.placement.weight_observers.get(name)
             if name in constants:
-                constants[name] = self._quantized(constants[name], spec, name, observer)
+                made = self._quantized(constants[name], spec, name, observer)
+                constants[name] = rescaled(made, part.factors.get(name))
                 continue
             path = part.at(name)
             before = find(model, path)
             if id(before) not in self._made:
-                self._made[id(before)] = self._quantized(before, spec, path, observer)
+                made = self._quantized(before, spec, path, observer)
+                self._made[id(before)] = rescaled(made, part.factors.get(name))
             self.tensors[path] = self._made[id(before)]
         program = replace(part.program, constants=constants)
         self.parts.append(replace(part, program=program))
@@ -61,13 +68,30 @@ class Integers:
                 found[name] = made.spec
         return replace(part.placement, weights=found, decisions=_decisions(part, found, model))
 
+    def of(self, before: Tensor) -> Tensor:
+        """What stands in the place of a tensor: integers, or itself."""
+        return self._made.get(id(before), before)
+
+    def saved(self) -> int:
+        """The bytes by which the integers are smaller than the floats that they stand for."""
+        made = self._made.values()
+        return sum(one.numel() * one.dtype.itemsize - _bytes(one) for one in made)
+
     def put_in(self, model: nn.Module) -> None:
         """Put the integers in the place of the floats, for all that share them."""
         for path, made in self.tensors.items():
             if not isinstance(find(model, path), QTensor):
                 put(model, path, made)
+        for path, bias in self.biases.items():
+            put(model, path, bias)
 
     def _quantized(self, weight: Tensor, spec: QSpec, name: str, observer: Any) -> QTensor:
+        key = (id(weight), spec, id(observer))
+        if key not in self.known:
+            self.known[key] = self._made_of(weight, spec, name, observer)
+        return self.known[key]
+
+    def _made_of(self, weight: Tensor, spec: QSpec, name: str, observer: Any) -> QTensor:
         try:
             made = quantized_weight(weight, spec, observer)
         except HalfstepError as error:
@@ -80,9 +104,15 @@ class Integers:
         return made
 
 
-def integers_of(model: nn.Module, parts: Iterable[Part]) -> Integers:
-    """The weights of a model that its parts keep as integers. Raises as ``Integers.take``."""
-    found = Integers()
+def integers_of(
+    model: nn.Module, parts: Iterable[Part], known: dict[Any, QTensor] | None = None
+) -> Integers:
+    """The weights of a model that its parts keep as integers. Raises as ``Integers.take``.
+
+    known: takes up each weight in each format, so that none is quantized twice; the model must
+        live as long.
+    """
+    found = Integers({} if known is None else known)
     for part in parts:
         found.take(model, part)
     found.parts = [replace(part, placement=found.placement(model, part)) for part in found.parts]
@@ -99,6 +129,23 @@ def quantized_weight(weight: Tensor, spec: QSpec, observer: Any = None) -> QTens
     spec = spec.normalized(weight.ndim)
     scale, zero_point = observed_qparams(weight.detach(), spec, observer)
     return quantize(weight.detach(), spec, scale=scale, zero_point=zero_point)
+
+
+def rescaled(weight: QTensor, factors: Tensor | None) -> QTensor:
+    """The same integers in other steps: output channels multiplied by factors, (O,).
+
+    >>> import halfstep as hs, torch
+    >>> from halfstep.flows.integers import rescaled
+    >>> rescaled(hs.quantize(torch.ones(2, 1), hs.int8, axis=0), torch.tensor([1.0, 3.0])).floats()
+    tensor([[1.],
+            [3.]])
+    """
+    if factors is None:
+        return weight
+    axis = 0 if isinstance(weight.spec.granularity, PerGroup) else weight.axis or 0
+    shape = [-1 if place == axis else 1 for place in range(weight.scale.ndim)]
+    scale = (weight.scale.double() * factors.reshape(shape)).to(weight.scale)
+    return QTensor.from_parts(weight.ints, scale, weight.zero_point, weight.spec, weight.dtype)
 
 
 def _dead(made: QTensor) -> list[int]:

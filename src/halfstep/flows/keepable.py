@@ -24,13 +24,9 @@ def keepable(parts: Iterable[Part]) -> dict[str, Rule]:
     >>> keepable(hs.ptq.quantize(model).preparation.parts)["2"]
     Rule('2', keep_float=True)
     """
-    every = list(parts)
-    sources = {joined(part.path, step.source) for part in every for step in part.program.steps}
-    found = dict.fromkeys(_integer(every))
-    return {
-        match: Rule(match, keep_float=True)
-        for match in (_alone(source, sources) for source in found)
-    }
+    found = dict.fromkeys(_integer(parts))
+    matches = [_alone(source, found) for source in found]
+    return {match: Rule(match, keep_float=True) for match in matches}
 
 
 def _integer(parts: Iterable[Part]) -> Iterator[str]:
@@ -45,7 +41,7 @@ def _integer(parts: Iterable[Part]) -> Iterator[str]:
 
 
 def _alone(source: str, sources: Iterable[str]) -> str:
-    """What matches a module and nothing inside it."""
+    """What matches a module, and none of the layers inside it."""
     if source and any(other.startswith(f"{source}.") for other in sources):
         return f"{source[:-1]}[{source[-1]}]"
     return source

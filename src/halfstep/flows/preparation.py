@@ -9,19 +9,22 @@ from torch import nn
 
 from halfstep.errors import NonFiniteError
 from halfstep.flows.batches import inference
-from halfstep.flows.data import Data
+from halfstep.flows.corrections import asks_for_inputs, corrected_parts
+from halfstep.flows.data import MOST_BYTES, Data
 from halfstep.flows.describe import coverage_of
 from halfstep.flows.folding import folded
-from halfstep.flows.integers import guard_loading, integers_of, state_bytes
+from halfstep.flows.integers import Integers, guard_loading, integers_of, state_bytes
 from halfstep.flows.leaves import leaf_regions
 from halfstep.flows.order import Order
 from halfstep.flows.origin import Preparation
 from halfstep.flows.parts import Part, drafts_of, normal, placed
+from halfstep.flows.remedies import remedied
 from halfstep.flows.result import Result
 from halfstep.flows.summary import Summary
 from halfstep.flows.watch import Watch, observe
 from halfstep.graph.capture import Captured, capture, programs_of
 from halfstep.graph.edges import Edge
+from halfstep.graph.engine import Engine
 from halfstep.graph.product import install, put
 from halfstep.graph.program import Program
 from halfstep.graph.quantized import Quantized
@@ -62,19 +65,24 @@ def traced(model: nn.Module, order: Order, data: Data | None) -> Preparation:
     """
     original = _original(model, order)
     captured = _captured(original, data) if data else capture(original, run=lambda whole: None)
-    work = _sharing(original)
+    work = sharing(original)
     drafts = folded(work, drafts_of(work, captured))
-    parts = _finite(work, placed(work, drafts, order.recipe))
+    drafts, notes = remedied(work, drafts, order.recipe, data)
     return Preparation(
-        order=order, original=original, work=work, regions=captured.regions, parts=parts
+        order=order,
+        original=original,
+        work=work,
+        regions=captured.regions,
+        parts=_finite(work, placed(work, drafts, order.recipe)),
+        notes=notes,
     )
 
 
 def _captured(model: nn.Module, data: Data) -> Captured:
-    """Traced with two samples, which is quick, and proved on the batch; or all on the batch."""
+    """Traced with two samples, which is quick, and proved on a few; or all on the batch."""
     if data.samples(2) is not None:
         with suppress(Exception):  # the first dimension may be none of a batch
-            found = capture(model, run=data.run_few_and_first)
+            found = capture(model, run=data.run_few)
             if "" in found.programs:
                 return found
     return capture(model, run=data.run_first)
@@ -90,7 +98,7 @@ def in_layers(model: nn.Module, order: Order) -> Preparation:
     original = _original(model, order)
     with inference(original):
         drafts, regions = leaf_regions(original)
-    work = _sharing(original)
+    work = sharing(original)
     parts = _finite(work, placed(work, [normal(work, d) for d in drafts], order.recipe))
     return Preparation(
         order=order, original=original, work=work, regions=regions, parts=parts, by_layer=True
@@ -114,8 +122,9 @@ def _finite(work: nn.Module, parts: list[Part]) -> list[Part]:
 
 def watched(preparation: Preparation) -> tuple[nn.Module, list[Watch]]:
     """A copy of the model that runs its float programs with observers, and what watches them."""
-    model = _sharing(preparation.work)
-    return model, observe(model, preparation.parts)
+    model = sharing(preparation.work)
+    room = MOST_BYTES if asks_for_inputs(preparation.order.recipe) else 0
+    return model, observe(model, preparation.parts, room)
 
 
 def finished(
@@ -123,16 +132,13 @@ def finished(
 ) -> Result:
     """The quantized model. Raises ``NonFiniteError`` for a weight that is not finite."""
     order, original = preparation.order, preparation.original
+    calibrated, notes = with_corrections(preparation, calibrated, notes)
     integers = integers_of(preparation.work, [each.part for each in calibrated])
     before = state_bytes(original)
     model = original if order.inplace else copy.deepcopy(preparation.work)
     if order.inplace:
         _put_folded(preparation.work, model)
-    integers.put_in(model)
-    quantized = [
-        replace(each, part=part) for each, part in zip(calibrated, integers.parts, strict=True)
-    ]
-    install(model, _programs(quantized), order.engine, lenient=preparation.by_layer)
+    put_together(model, integers, calibrated, order.engine, lenient=preparation.by_layer)
     guard_loading(model)
     shown = integers.parts
     if preparation.by_layer:  # the other ways of calling a layer run alike
@@ -149,11 +155,37 @@ def finished(
     return Result(model, coverage, summary, order.recipe)
 
 
+def with_corrections(
+    preparation: Preparation, calibrated: Sequence[Calibrated], notes: Sequence[str] = ()
+) -> tuple[Sequence[Calibrated], Sequence[str]]:
+    """The parts with what remedies correct in the quantized model, and what is to be said."""
+    programs = [each.program() for each in calibrated]
+    given = [each.part for each in calibrated]
+    parts, more = corrected_parts(preparation, given, programs)
+    pairs = zip(calibrated, parts, strict=True)
+    return [replace(each, part=part) for each, part in pairs], [*notes, *preparation.notes, *more]
+
+
+def put_together(
+    model: nn.Module,
+    integers: Integers,
+    calibrated: Sequence[Calibrated],
+    engine: Engine,
+    *,
+    lenient: bool,
+) -> None:
+    """Put the integers into a model, and let its modules run their programs on an engine."""
+    integers.put_in(model)
+    pairs = zip(calibrated, integers.parts, strict=True)
+    quantized = [replace(each, part=part) for each, part in pairs]
+    install(model, _programs(quantized), engine, lenient=lenient)
+
+
 def _original(model: nn.Module, order: Order) -> nn.Module:
     return (model if order.inplace else copy.deepcopy(model)).eval()
 
 
-def _sharing(model: nn.Module) -> nn.Module:
+def sharing(model: nn.Module) -> nn.Module:
     """A copy with the same parameters, which nothing here ever writes to."""
     return copy.deepcopy(model, {id(value): value for value in model.parameters()})
 

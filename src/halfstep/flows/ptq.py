@@ -9,7 +9,6 @@ torch.int8
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from torch import nn
@@ -20,7 +19,7 @@ from halfstep.flows.data import Data
 from halfstep.flows.judge import accuracy, equality, warn_of_collapse
 from halfstep.flows.layers import Recipe
 from halfstep.flows.leaves import dtypes_in
-from halfstep.flows.order import order
+from halfstep.flows.order import Order, order
 from halfstep.flows.origin import Preparation
 from halfstep.flows.preparation import (
     Calibrated,
@@ -30,7 +29,10 @@ from halfstep.flows.preparation import (
     watched,
 )
 from halfstep.flows.result import Result
-from halfstep.flows.watch import Watch, watches_in
+from halfstep.flows.search import reaching
+from halfstep.flows.target import Evaluate, Target
+from halfstep.flows.variants import Variants
+from halfstep.flows.watch import Watch, kept_by, watches_in
 from halfstep.graph.engine import Engine
 
 _CHECKS = ("one", "all", "none")
@@ -53,6 +55,9 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
     progress: bool | None = None,
     engine: str | Engine = "torch",
     check: str = "one",
+    min_sqnr: float | None = None,
+    evaluate: Evaluate | None = None,
+    max_drop: float | None = None,
 ) -> Result:
     """A model that runs in integers, of the same class.
 
@@ -65,12 +70,19 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
     engine: what runs the model, "torch" or "reference".
     check: whether the engine's integers are compared with the reference on "one" sample, on "all"
         batches, or on "none".
+    min_sqnr: the SQNR of the outputs, in dB on the batches, that the model has to reach; or
+    evaluate, max_drop: a function of a model that returns a number, more being better, and by how
+        much it may be less than for the float model.
+
+    Where the recipe alone does not reach such a target, the fewest layers are searched which, kept
+    in float, bring the model there. The recipe of the result has a rule for each, and its summary
+    says what they bring and cost.
 
     With batches the model is traced, calibrated, and compared with its float form: below 10 dB a
     warning names the value that suffers most. Without, its layers are quantized one by one.
 
     Raises ``ArgumentError`` for a rule that matches nothing, a layer that no data reached, and a
-    recipe that needs data where there is none; ``NonFiniteError`` that names the layer.
+    recipe or target that needs data where there is none; ``NonFiniteError`` that names the layer.
 
     >>> import torch
     >>> from halfstep.flows import ptq
@@ -81,22 +93,30 @@ def quantize(  # noqa: PLR0913  (one call is the whole flow)
     """
     if check not in _CHECKS:
         raise ArgumentError(f"check={check!r}: allowed are {', '.join(map(repr, _CHECKS))}")
+    target = Target(min_sqnr=min_sqnr, evaluate=evaluate, max_drop=max_drop)
     asked = order(model, recipe, has_data=batches is not None, engine=engine, inplace=inplace)
     if batches is None:
-        preparation = in_layers(model, asked)
-        notes = [_NO_DATA] * preparation.by_layer
-        work, parts = preparation.work, preparation.parts
-        known = [Calibrated(part, dtypes=dtypes_in(work, part)) for part in parts]
-        return _repeatable(finished(preparation, known, notes), preparation)
+        return _without_data(model, asked, target)
     data = Data(batches, forward, max_batches, progress)
     preparation = traced(model, asked, data)
     prepared, watches = watched(preparation)
     data.run_all(prepared)
-    result = accuracy(_converted(preparation, watches), data)
+    result = accuracy(_converted(preparation, watches, target, data), data)
     if check != "none":
         result = equality(result, data, asked.engine, everywhere=check == "all")
     warn_of_collapse(result, preparation.work, watches_in(prepared), asked.engine)
-    return _repeatable(result, preparation)
+    return result
+
+
+def _without_data(model: nn.Module, asked: Order, target: Target) -> Result:
+    if target.min_sqnr is not None:
+        raise ArgumentError(
+            f"min_sqnr={target.min_sqnr:g} is measured on data, and there is none: give batches"
+        )
+    preparation = in_layers(model, asked)
+    work, parts = preparation.work, preparation.parts
+    known = [Calibrated(part, dtypes=dtypes_in(work, part)) for part in parts]
+    return _made(Variants(preparation, known), target, [_NO_DATA] * preparation.by_layer)
 
 
 def prepare(
@@ -144,10 +164,16 @@ def convert(prepared: nn.Module) -> Result:
             "hs.ptq.prepare(model, example, recipe)"
         )
     watches = [watch for several in watches_in(prepared).values() for watch in several]
-    return _repeatable(_converted(preparation, watches), preparation)
+    return _converted(preparation, watches)
 
 
-def _converted(preparation: Preparation, watches: list[Watch]) -> Result:
+def _converted(
+    preparation: Preparation,
+    watches: list[Watch],
+    target: Target | None = None,
+    data: Data | None = None,
+) -> Result:
+    preparation = replace(preparation, inputs=kept_by(watches))
     calibrated = [
         Calibrated(
             watch.part,
@@ -158,21 +184,25 @@ def _converted(preparation: Preparation, watches: list[Watch]) -> Result:
         for watch in watches
     ]
     notes = [note for watch in watches for note in watch.dead()]
-    result = finished(preparation, calibrated, notes)
+    result = _made(Variants(preparation, calibrated, data), target or Target(), notes)
     batches = max((watch.runs for watch in watches), default=0)
     return replace(result, summary=replace(result.summary, batches=batches))
 
 
-def _repeatable(result: Result, preparation: Preparation) -> Result:
-    """The result, which remembers its float model and how it was made."""
-    asked = preparation.order
-    if asked.inplace:
+def _made(variants: Variants, target: Target, notes: list[str]) -> Result:
+    """The result, with the layers in float that the target asks for; it remembers its float model.
+
+    There is none where the model was changed in place.
+    """
+    kept, variant = reaching(variants, target)
+    preparation = variant.preparation
+    result = finished(preparation, variant.calibrated, notes)
+    result = replace(result, summary=replace(result.summary, kept=kept))
+    if preparation.order.inplace:
         return result
-    again = partial(_again, preparation.original, asked.recipe, asked.engine)
-    return replace(result, again=again, preparation=preparation)
+    return replace(result, again=_again, preparation=preparation)
 
 
-def _again(
-    model: nn.Module, recipe: Recipe, engine: Engine, batches: Batches, options: Mapping[str, Any]
-) -> Result:
-    return quantize(model, batches, recipe, engine=engine, **options)
+def _again(preparation: Preparation, batches: Batches, options: Mapping[str, Any]) -> Result:
+    asked = preparation.order
+    return quantize(preparation.original, batches, asked.recipe, engine=asked.engine, **options)

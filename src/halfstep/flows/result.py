@@ -25,8 +25,8 @@ class Result:
     coverage: how each of its operators runs, and why.
     summary: size, accuracy and equality in a few lines.
     recipe: the rules that it was made by.
-    again: makes it anew on other data. preparation: its float model, traced. Both are None for one
-        that was read from a file or made in place.
+    again: makes it anew, from a preparation, on other data. preparation: its float model, traced.
+        Both are None for one that was read from a file or made in place.
 
     >>> import halfstep as hs, torch
     >>> from halfstep.flows import ptq
@@ -58,12 +58,12 @@ class Result:
         Raises ``ArgumentError`` for a result that no longer has its float model, as one that was
         read from a file or made in place.
         """
-        if self.again is None:
+        if self.again is None or self.preparation is None:
             raise ArgumentError(
                 "this result has no float model, which recalibrating starts from: it was read from "
                 "a file or made with inplace=True. Quantize the float model with the new data"
             )
-        return self.again(batches, options)
+        return self.again(self.preparation, batches, options)
 
     def timed(self, example: Any) -> "Result":
         """The same result, whose coverage shows how long each operator takes, float and as it runs.

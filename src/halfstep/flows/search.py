@@ -192,7 +192,7 @@ def requantized(result: Result, rules: Sequence[Rule], data: Data | None = None)
     variants = variants_of(result, data)
     (variant,) = variants.by([rules])
     preparation = variant.preparation
-    own = set(integers_of(preparation.work, variants.preparation.parts).notes)
+    own = {*integers_of(preparation.work, variants.preparation.parts).notes, *preparation.notes}
     notes = [note for note in result.coverage.notes if note not in own]
     made = finished(preparation, variant.calibrated, notes)
     return replace(made, again=result.again, preparation=preparation)

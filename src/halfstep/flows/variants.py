@@ -11,7 +11,7 @@ from halfstep.flows.data import Data
 from halfstep.flows.integers import Integers, integers_of
 from halfstep.flows.origin import Preparation
 from halfstep.flows.parts import Part, placed
-from halfstep.flows.preparation import Calibrated, put_together, sharing
+from halfstep.flows.preparation import Calibrated, put_together, sharing, with_corrections
 from halfstep.flows.watch import Watch, observe, with_shared
 from halfstep.graph.edges import Edge
 from halfstep.graph.engine import Engine, Runnable
@@ -125,15 +125,11 @@ class Variants:
 
     def model(self, variant: Variant) -> nn.Module:
         """A variant to be run and thrown away: it shares tensors and kernels with the others."""
-        model = sharing(self.preparation.work)
+        model, lenient = sharing(self.preparation.work), self.preparation.by_layer
         engine = _Sharing(self.preparation.order.engine, self.kernels)
-        put_together(
-            model,
-            self.integers(variant),
-            variant.calibrated,
-            engine,
-            lenient=self.preparation.by_layer,
-        )
+        found, _ = with_corrections(variant.preparation, variant.calibrated)
+        corrected = replace(variant, calibrated=tuple(found))
+        put_together(model, self.integers(corrected), found, engine, lenient=lenient)
         return model
 
     def version(self, variant: Variant) -> Version | None:

@@ -1,7 +1,7 @@
 """Float programs whose values are observed while they run: the model while it is calibrated."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,10 @@ from halfstep.flows.parts import Part, joined
 from halfstep.flows.quantizers import made_observer
 from halfstep.graph.edges import Edge
 from halfstep.graph.export import arguments
+from halfstep.graph.place import Placement
 from halfstep.graph.program import Step
 from halfstep.graph.run import Plan, find
-from halfstep.graph.trees import Branch, match
+from halfstep.graph.trees import Branch, leaves, mapped, match
 from halfstep.observe import MinMaxObserver, Observer
 from halfstep.spec import QSpec
 
@@ -23,11 +24,15 @@ from halfstep.spec import QSpec
 class Watch:
     """One program: its observers by value, the shapes of its values, and what it was given first.
 
+    room: as many bytes of what it was given are kept, in ``kept``.
+
     Raises ``ArgumentTypeError`` for a rule whose observer is none.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, room: int = 0) -> None:
         self.part = part
+        self.room = room
+        self.kept: list[Branch] = []
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
         self.example: Branch | None = None
@@ -61,11 +66,18 @@ class Watch:
         if self.example is None:
             self.example = given
         if self.observers and not any(one.count for one in self.observers.values()):
-            self.runs = 0  # they have been reset
+            self.runs, self.kept = 0, []  # they have been reset
         self.runs += 1
+        self._keep(given)
         for value, tensor in match(self.part.program.arguments, given):
             self.see(value.name, tensor)
         return self.plan.run(module, given, self.hook)
+
+    def _keep(self, given: Branch) -> None:
+        """Copy what the program was given, since a model may change its input."""
+        held = sum(_bytes(each) for each in self.kept)
+        if self.room > held:
+            self.kept.append(mapped(given, _copied))
 
     def hook(self, step: Step, value: Any) -> Any:
         """See what a step brings."""
@@ -91,14 +103,7 @@ class Watch:
         ``NonFiniteError`` for ranges that are not finite.
         """
         made = {name: self._edge(name, observer) for name, observer in self.observers.items()}
-        shared = self.part.placement.shared
-        for name in shared:
-            root = name
-            while root in shared:
-                root = shared[root]
-            if root in made:
-                made[name] = made[root]
-        return made
+        return with_shared(made, self.part.placement)
 
     def _edge(self, name: str, observer: Observer) -> Edge:
         if not observer.has_range:
@@ -128,9 +133,9 @@ class Watch:
 class Observed:
     """The forward of a module that is calibrated: an attribute of the object, not of its class."""
 
-    def __init__(self, module: nn.Module, parts: list[Part]) -> None:
+    def __init__(self, module: nn.Module, parts: list[Part], room: int = 0) -> None:
         self.module = module
-        self.watches = [Watch(part) for part in parts]
+        self.watches = [Watch(part, room) for part in parts]
         self.__signature__ = inspect.signature(module.forward)
 
     @property
@@ -150,14 +155,26 @@ class Observed:
         return (*fitting, self.watches[-1])[0].run(self.module, given)
 
 
-def observe(model: nn.Module, parts: Sequence[Part]) -> list[Watch]:
+def with_shared(edges: Mapping[str, Edge], placement: Placement) -> dict[str, Edge]:
+    """The formats of observed values, and of those that have the scale of another."""
+    made, shared = dict(edges), placement.shared
+    for name in shared:
+        root = name
+        while root in shared:
+            root = shared[root]
+        if root in made:
+            made[name] = made[root]
+    return made
+
+
+def observe(model: nn.Module, parts: Sequence[Part], room: int = 0) -> list[Watch]:
     """Let the modules of these parts run their programs, with observers; return what watches."""
     by_path: dict[str, list[Part]] = {}
     for part in parts:
         by_path.setdefault(part.path, []).append(part)
     for path, several in by_path.items():
         module = model.get_submodule(path)
-        vars(module)["forward"] = Observed(module, several)
+        vars(module)["forward"] = Observed(module, several, room)
     return [watch for several in watches_in(model).values() for watch in several]
 
 
@@ -165,3 +182,19 @@ def watches_in(model: nn.Module) -> dict[str, list[Watch]]:
     """The watched programs of a model, by the path of their module."""
     found = {name: vars(module).get("forward") for name, module in model.named_modules()}
     return {name: each.watches for name, each in found.items() if isinstance(each, Observed)}
+
+
+def kept_by(watches: Iterable[Watch]) -> dict[str, list[list[Branch]]]:
+    """What programs were given, as far as it was kept, by the path of their module."""
+    found: dict[str, list[list[Branch]]] = {}
+    for watch in watches:
+        found.setdefault(watch.part.path, []).append(watch.kept)
+    return found
+
+
+def _bytes(given: Branch) -> int:
+    return sum(leaf.nbytes for leaf in leaves(given) if isinstance(leaf, Tensor))
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, Tensor) else leaf
