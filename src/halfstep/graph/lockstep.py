@@ -138,11 +138,13 @@ class LockStep:
         expected = of.part_of(floats.at(of.name))
         shown: dict[bool, Any] = {}
         for walk in walks:
+            if draws(step):
+                walk.value = expected
             if not of.is_conversion:
                 shown[walk.is_local] = self._in_float(of, walk.value)
         see(Moment(of, expected, shown.get(True), shown.get(False), floats.values))
         for walk in walks:
-            if walk.is_local or draws(step):
+            if walk.is_local:
                 walk.value = self._replacement(of, expected, walk.value)
         floats.drop(self._last.get(step.name, ()))
 
