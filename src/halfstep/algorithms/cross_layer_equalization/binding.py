@@ -95,7 +95,9 @@ class _Equalizing:
             self._scale(pair, s, changed)
             for clamp in pair.clamps:
                 bounds = [names.fresh(f"{clamp.name}.{end}") for end in ("low", "high")]
-                constants |= dict(zip(bounds, _bounds(clamp, s), strict=True))
+                like = self.tensors[pair.first.args[1].name]
+                found = (bound.to(like) for bound in _bounds(clamp, s))
+                constants |= dict(zip(bounds, found, strict=True))
                 args = (clamp.args[0], *map(Value, bounds))
                 steps[clamp.name] = Step(clamp.name, CLAMP_CHANNELS, args, (), clamp.source)
         rounded = {name: value.to(self.tensors[name]) for name, value in changed.items()}
@@ -131,7 +133,7 @@ def _bounds(clamp: Step, s: Tensor) -> Iterable[Tensor]:
     """The bounds of a clamp behind channels that are divided by s; infinite where there is none."""
     ends = (-torch.inf, torch.inf)
     for bound, end in zip(clamp_bounds(clamp), ends, strict=True):
-        yield torch.full_like(s, end).float() if bound is None else (bound / s).float()
+        yield torch.full_like(s, end) if bound is None else bound / s
 
 
 def _wide(x: Tensor) -> Tensor:
