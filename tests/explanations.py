@@ -59,8 +59,8 @@ def edge(name: str, channels: int, chance: Random) -> Values:
         axis=1,
         channel_low=low,
         channel_high=high,
-        outliers=(5,),
-        dead=(7,),
+        outliers=(5,) if channels % 8 else (),
+        dead=(7,) if channels % 3 else (),
     )
 
 

@@ -57,10 +57,11 @@ function channelRows(values) {
 
 function drawRanges(chart, values, rows) {
   const label = `Ranges of the ${values.channel_low.length} channels of ${values.name}.`;
-  const [channels, odd] = [rows.filter((row) => !row.kind), rows.filter((row) => row.kind)];
+  const [channels, outliers, dead] = [undefined, "outlier", "always zero"]
+    .map((kind) => rows.filter((row) => row.kind === kind));
   const clips = hasOneScale(values) ? limits(values) : [];
   const last = values.channel_low.length - 1;
-  return draw(chart, label, "ranges", { channels, odd, limits: clips }, { last });
+  return draw(chart, label, "ranges", { channels, outliers, dead, limits: clips }, { last });
 }
 
 // A captioned plot, or words where there is nothing to draw.

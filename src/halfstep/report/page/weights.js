@@ -53,7 +53,8 @@ function codesTable(values) {
   const columns = codes[0].map((_, column) => make("th", { scope: "col" }, column));
   const rows = codes.map((all, row) => make("tr", {},
     rowHead(values, row), ...all.map((_, column) => codeCell(values, row, column, most))));
-  const head = make("tr", {}, make("th", { scope: "col" }, values.axis ? "row" : "row × scale"), ...columns);
+  const corner = make("th", { scope: "col" }, values.axis ? "row" : "row × scale");
+  const head = make("tr", {}, corner, ...columns);
   return make("table", { role: "grid", "aria-label": "Integers of the weight" },
     make("thead", {}, head), make("tbody", {}, ...rows));
 }
