@@ -33,6 +33,13 @@ def test_added_rules_run_as_printed() -> None:
     assert run(text) == recipe
 
 
+def test_remedies_run_as_printed() -> None:
+    """Remedies are pasted with the rules, or alone."""
+    smoothed = BASE.with_remedies(hs.remedies.Smooth(0.7), hs.remedies.CorrectBias())
+    for recipe in (smoothed, smoothed.with_rules(hs.Rule("fc", keep_float=True))):
+        assert run(to_python(recipe, BASE)) == recipe
+
+
 def test_another_recipe_is_written_in_full() -> None:
     """A recipe that does not extend the base stands for itself."""
     recipe = Recipe("other", [hs.Rule("fc", keep_float=True)], [hs.Rule("*", weight=hs.int8)])

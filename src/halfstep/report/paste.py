@@ -20,7 +20,7 @@ def to_python(recipe: Recipe, base: Recipe) -> str:
     if added is None:
         return f"recipe = {_whole(recipe)}"
     more = _call("with_rules", [_source(rule) for rule in added])
-    extra = _remedies(recipe)[len(_remedies(base)) :]
+    extra = recipe.remedies[len(base.remedies) :]
     return f"recipe = result.recipe{more}" + _call("with_remedies", list(map(_source, extra)))
 
 
@@ -37,12 +37,8 @@ def _added(recipe: Recipe, base: Recipe) -> tuple[Rule, ...] | None:
     """The rules before those of the base; None where the rest is another."""
     count = len(recipe.rules) - len(base.rules)
     ends = count >= 0 and recipe.rules[count:] == base.rules and recipe.defaults == base.defaults
-    begins = _remedies(recipe)[: len(_remedies(base))] == _remedies(base)
+    begins = recipe.remedies[: len(base.remedies)] == base.remedies
     return recipe.rules[:count] if ends and begins else None
-
-
-def _remedies(recipe: Recipe) -> tuple[object, ...]:
-    return tuple(getattr(recipe, "remedies", ()))
 
 
 def _call(method: str, arguments: Sequence[str]) -> str:
@@ -57,7 +53,7 @@ def _whole(recipe: Recipe) -> str:
     lines = [f"hs.Recipe({recipe.name!r}, ["]
     lines += [f"    {rule}," for rule in rules]
     lines += ["], defaults=["] + [f"    {rule}," for rule in defaults] if defaults else []
-    return "\n".join([*lines, "])"]) + _call("with_remedies", list(map(_source, _remedies(recipe))))
+    return "\n".join([*lines, "])"]) + _call("with_remedies", list(map(_source, recipe.remedies)))
 
 
 def _source(value: object) -> str:
