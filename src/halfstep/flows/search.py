@@ -74,7 +74,7 @@ class Search:
     def run(self) -> tuple[Kept, Variant]:
         """The list, and the model with it."""
         everything = tuple(self.rules)
-        if self.measure(()) >= self.least or self.measure(everything) < self.least:
+        if self.least <= self.measure(()) or self.measure(everything) < self.least:
             order: Sequence[str] = everything
         else:
             order = ranked(self._gains(), self._costs())
