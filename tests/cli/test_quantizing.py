@@ -101,6 +101,17 @@ def test_layers_stay_float_and_are_listed(halfstep: Halfstep) -> None:
     assert "nothing*" in err
 
 
+def test_layers_stay_float_until_a_target_is_reached(halfstep: Halfstep) -> None:
+    """--min-sqnr says which are kept, what they bring and cost; it needs data."""
+    order = ("quantize", "net.pt2", "-o", "net.halfstep", "--min-sqnr", 60)
+    code, out, err = halfstep(*order, "--data", "x.npy")
+    assert (code, err) == (0, "")
+    assert "target: an output SQNR of at least 60 dB, reached with " in out
+    code, _, err = halfstep(*order)
+    assert code == 2
+    assert "--min-sqnr is measured on data: give --data" in err
+
+
 def test_an_onnx_file_is_written_as_well(halfstep: Halfstep) -> None:
     """It passes ONNX's checker and runs."""
     runtime = pytest.importorskip("onnxruntime")

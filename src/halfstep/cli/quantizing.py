@@ -42,6 +42,7 @@ class Order:
     batch_size: int | None = None
     max_batches: int | None = None
     engine: str = "torch"
+    min_sqnr: float | None = None
     table: bool = False
 
 
@@ -59,9 +60,9 @@ def quantize_model(order: Order) -> None:
     model = named_model(order.model, order.weights)
     batches = None if order.data is None else named_data(order.data, model, order.batch_size)
     quantize = partial(ptq.quantize, max_batches=order.max_batches if batches else None)
+    options = {"engine": order.engine, "min_sqnr": order.min_sqnr, "inplace": True}
     result = called(
-        f"quantizing {order.model}",
-        partial(quantize, model, batches, recipe, engine=order.engine, inplace=True),
+        f"quantizing {order.model}", partial(quantize, model, batches, recipe, **options)
     )
     save(result, order.output)
     if order.onnx is not None:
@@ -80,6 +81,8 @@ def _check(order: Order) -> None:
         raise UsageError("--group-size goes with --weight-only int4 or int8")
     if order.recipe == STATIC and order.data is None:
         raise UsageError("static_int8 finds its ranges on data: give --data")
+    if order.min_sqnr is not None and order.data is None:
+        raise UsageError("--min-sqnr is measured on data: give --data")
     if order.model.endswith(WEIGHTS):
         _check_weights(order)
     inputs = [order.model, order.data, order.recipe, order.weights]

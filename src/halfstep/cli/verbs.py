@@ -57,6 +57,12 @@ def quantize(  # noqa: PLR0913  (the options of one command)
     batch_size: Annotated[int | None, typer.Option(min=1, help="Of a data file.")] = None,
     max_batches: Annotated[int | None, typer.Option(min=1, help="Use no more batches.")] = None,
     engine: Annotated[str, typer.Option(help="What runs the model: torch or reference.")] = "torch",
+    min_sqnr: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Keep layers in float until the outputs reach so many dB; needs --data."
+        ),
+    ] = None,
     table: Annotated[
         bool, typer.Option("--table", help="Print a line for every operator.")
     ] = False,
@@ -76,6 +82,7 @@ def quantize(  # noqa: PLR0913  (the options of one command)
             batch_size=batch_size,
             max_batches=max_batches,
             engine=engine,
+            min_sqnr=min_sqnr,
             table=table,
         )
     )
