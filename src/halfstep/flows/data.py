@@ -31,6 +31,7 @@ class Data:
     forward: Forward | None = None
     max_batches: int | None = None
     progress: bool | None = None
+    title: str = "calibrating"
     count: int = 0
     kept: list[tuple[Any, list[Tensor]]] = field(default_factory=list)
 
@@ -84,7 +85,7 @@ class Data:
             return
         room = MOST_BYTES
         for batch in steps(self._ahead(), "looking ahead", progress=self.progress):
-            self.run(model, _copied(batch))
+            self.run(model, copied(batch))
             room -= sum(one.nbytes for one in _tensors(batch))
             if room <= 0:
                 break
@@ -99,15 +100,15 @@ class Data:
     def run_all(self, model: nn.Module) -> None:
         """Run the model on all batches, and keep them with what it returns."""
         room = MOST_BYTES
-        for batch in steps(self._every(), "calibrating", progress=self.progress):
+        for batch in steps(self._every(), self.title, progress=self.progress):
             room -= sum(one.nbytes for one in _tensors(batch))
             # Cloned, since a model may change its input.
-            copied = _copied(batch) if room > 0 else None
+            own = copied(batch) if room > 0 else None
             expected = floats(self.run(model, batch))
             self.count += 1
             room -= sum(one.nbytes for one in expected)
             if room > 0:
-                self.kept.append((copied, expected))
+                self.kept.append((own, expected))
 
     def run_kept(
         self, model: nn.Module, *, title: str = "comparing", samples: int | None = None
@@ -119,7 +120,7 @@ class Data:
         """
         kept = self.kept if samples is None else self._few(samples)
         for batch, expected in steps(kept, title, progress=self.progress):
-            yield expected, floats(self.run(model, _copied(batch)))
+            yield expected, floats(self.run(model, copied(batch)))
 
     def _few(self, samples: int) -> list[tuple[Any, list[Tensor]]]:
         """The first batches that were kept."""
@@ -127,7 +128,7 @@ class Data:
         for batch, expected in self.kept:
             if samples > 0:
                 found.append((batch, expected))
-            samples -= max((one.shape[0] for one in _tensors(batch) if one.ndim), default=1)
+            samples -= samples_in(batch)
         return found
 
     def run_sample(self, model: nn.Module) -> list[Tensor]:
@@ -135,8 +136,8 @@ class Data:
         sample = self.samples(1)
         if sample is not None:
             with suppress(HalfstepError):  # the first dimension may be none of a batch
-                return floats(self.run(model, _copied(sample)))
-        return floats(self.run(model, _copied(self.first)))
+                return floats(self.run(model, copied(sample)))
+        return floats(self.run(model, copied(self.first)))
 
     def _every(self) -> Iterable[Any]:
         return [None] if self.is_function else itertools.chain(self._first, self._rest)
@@ -146,5 +147,11 @@ def _tensors(batch: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Tensor)]
 
 
-def _copied(batch: Any) -> Any:
+def samples_in(batch: Any) -> int:
+    """How many samples a batch holds: the first dimension of its tensors."""
+    return max((one.shape[0] for one in _tensors(batch) if one.ndim), default=1)
+
+
+def copied(batch: Any) -> Any:
+    """The batch with tensors of its own, since a model may change what it is given."""
     return tree_map_only(Tensor, Tensor.clone, batch)

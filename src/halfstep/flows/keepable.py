@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from halfstep.flows.parts import Part, joined
 from halfstep.graph.kinds import Family, kind_of
+from halfstep.graph.matching import only
 from halfstep.graph.quantized import Decision, Execution
 from halfstep.spec import Rule
 
@@ -25,7 +26,7 @@ def keepable(parts: Iterable[Part]) -> dict[str, Rule]:
     Rule('2', keep_float=True)
     """
     found = dict.fromkeys(_integer(parts))
-    matches = [_alone(source, found) for source in found]
+    matches = [only(source, found) for source in found]
     return {match: Rule(match, keep_float=True) for match in matches}
 
 
@@ -38,10 +39,3 @@ def _integer(parts: Iterable[Part]) -> Iterator[str]:
             rounds = kind is not None and kind.family not in _EXACT
             if rounds and decision.execution is not Execution.FLOAT:
                 yield joined(part.path, step.source)
-
-
-def _alone(source: str, sources: Iterable[str]) -> str:
-    """What matches a module, and none of the layers inside it."""
-    if source and any(other.startswith(f"{source}.") for other in sources):
-        return f"{source[:-1]}[{source[-1]}]"
-    return source

@@ -11,6 +11,7 @@ from halfstep.flows.coverage import Coverage
 from halfstep.flows.origin import Preparation
 from halfstep.flows.step_times import step_times
 from halfstep.flows.summary import Summary
+from halfstep.graph.engine import Engine
 from halfstep.graph.product import Forward
 from halfstep.graph.program import Program
 from halfstep.graph.quantized import Quantized
@@ -45,12 +46,7 @@ class Result:
     @property
     def parts(self) -> Mapping[str, tuple[Program | Quantized, ...]]:
         """The programs of the model, by the path of the module that runs them."""
-        found = {name: vars(module).get("forward") for name, module in self.model.named_modules()}
-        return {
-            name: tuple(forward.programs)
-            for name, forward in found.items()
-            if isinstance(forward, Forward)
-        }
+        return parts_of(self.model)
 
     def recalibrate(self, batches: Any, **options: Any) -> "Result":
         """The same model and recipe, with ranges found on other data; options as ``quantize``.
@@ -78,12 +74,7 @@ class Result:
         >>> result.timed(torch.randn(8, 64)).coverage.is_timed
         True
         """
-        engines = (
-            forward.engine
-            for module in self.model.modules()
-            if isinstance(forward := vars(module).get("forward"), Forward)
-        )
-        engine = next((each for each in engines if each is not None), None)
+        engine = engine_of(self.model)
         if engine is None:
             raise ArgumentError("no part of the model runs on an engine, so there is none to time")
         times = step_times(self.model, example, engine)
@@ -94,3 +85,20 @@ class Result:
         return str(self.summary)
 
     __repr__ = __str__
+
+
+def parts_of(model: nn.Module) -> dict[str, tuple[Program | Quantized, ...]]:
+    """The programs of a model, by the path of the module that runs them."""
+    found = {name: vars(module).get("forward") for name, module in model.named_modules()}
+    return {
+        name: tuple(forward.programs)
+        for name, forward in found.items()
+        if isinstance(forward, Forward)
+    }
+
+
+def engine_of(model: nn.Module) -> Engine | None:
+    """What runs the programs of a model; None where none is calibrated."""
+    found = (vars(module).get("forward") for module in model.modules())
+    engines = (forward.engine for forward in found if isinstance(forward, Forward))
+    return next((engine for engine in engines if engine is not None), None)

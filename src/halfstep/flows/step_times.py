@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from halfstep.flows.another_engine import with_engine
+from halfstep.flows.batches import Forward as Run
 from halfstep.flows.batches import inference, run
 from halfstep.flows.parts import joined
 from halfstep.graph.convert import convert
@@ -39,10 +40,13 @@ class StepTime:
     ms: float
 
 
-def step_times(model: nn.Module, example: Any, engine: Engine) -> dict[str, StepTime]:
+def step_times(
+    model: nn.Module, example: Any, engine: Engine, *, forward: Run | None = None
+) -> dict[str, StepTime]:
     """The times of the operators of a quantized model, by path and value name.
 
     example: what the model is called with: a tensor, a tuple of arguments, or keyword arguments.
+    forward: how it is called, ``forward(model, example)``, if in another way.
 
     Each is the median over several calls. What runs as one step has one time, under the name of
     the first operator in it.
@@ -52,10 +56,10 @@ def step_times(model: nn.Module, example: Any, engine: Engine) -> dict[str, Step
         twin = with_engine(model, clock)
         with inference(twin):
             for _ in range(_WARM):
-                run(twin, example)
+                run(twin, example, forward)
             clock.seconds.clear()
             for _ in range(_ROUNDS):
-                run(twin, example)
+                run(twin, example, forward)
     found: dict[str, StepTime] = {}
     for path, part in _parts(model):
         names = _Names(part, engine.capabilities)

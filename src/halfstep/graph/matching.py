@@ -84,6 +84,17 @@ def _around(source: str) -> Iterator[str]:
         yield ".".join(parts[:count])
 
 
+def only(source: str, sources: Iterable[str]) -> str:
+    """What matches a module, and none of the layers inside it that are among ``sources``.
+
+    >>> only("block", ["block", "block.conv"]), only("fc", ["block", "fc"])
+    ('bloc[k]', 'fc')
+    """
+    if source and any(other.startswith(f"{source}.") for other in sources):
+        return f"{source[:-1]}[{source[-1]}]"
+    return source
+
+
 def operator_names(match: Any) -> Mapping[str, None]:
     """The names in programs of a torch operator or function."""
     if hasattr(match, "overloads"):  # torch.ops.aten.add

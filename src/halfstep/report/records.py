@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from halfstep.numerics.metrics import sqnr_of
 from halfstep.spec import Rule
 from halfstep.spec.recipe import Recipe
+from halfstep.spec.remedies import Remedy
 
 # Where the error of a layer comes from, in the order in which the sources are switched on.
 SOURCES = (
@@ -157,7 +158,7 @@ class Advice:
     evidence: str
     action: str
     rules: tuple[Rule, ...] = ()
-    remedies: tuple[object, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     harm: float = 0.0
 
     def __str__(self) -> str:

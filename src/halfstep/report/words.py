@@ -42,6 +42,15 @@ def number(value: float | None) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "not finite"
 
 
+def percent(share: float) -> str:
+    """A share of a whole.
+
+    >>> percent(0.25), percent(0.0123), percent(0.0004), percent(0.999)
+    ('25%', '1.2%', '0.04%', '99.9%')
+    """
+    return f"{100 * share:.3g}%" if share >= 1e-3 else f"{100 * share:.1g}%"
+
+
 def milliseconds(value: float | None) -> str:
     """A time.
 

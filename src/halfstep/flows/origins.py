@@ -1,0 +1,128 @@
+"""The float model of a quantized one, traced anew where it is not at hand, and checked."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from halfstep.errors import ArgumentError
+from halfstep.flows.data import Data
+from halfstep.flows.order import is_ours, order
+from halfstep.flows.origin import Preparation
+from halfstep.flows.preparation import sharing, traced
+from halfstep.flows.result import Result, parts_of
+from halfstep.graph.product import install
+from halfstep.graph.program import Program
+from halfstep.graph.quantized import Quantized
+from halfstep.report.measure import Pair
+from halfstep.spec.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Origins:
+    """A float model beside another form of it.
+
+    preparation: the float model, traced. model: the other form.
+    pairs: the programs of both.
+    result: the quantized model with everything that is known of it, where a result was given.
+    """
+
+    preparation: Preparation
+    model: nn.Module
+    pairs: tuple[Pair, ...]
+    result: Result | None = None
+
+
+def origins(
+    model: nn.Module, other: Result | nn.Module, data: Data, recipe: Recipe | None = None
+) -> Origins:
+    """The float model and the programs of both; a result remembers them.
+
+    recipe: what the other was made by, if it is no result.
+
+    Raises ``ArgumentError`` that names the first difference, where one is no form of the other.
+    """
+    if isinstance(other, Result) and other.preparation is not None:
+        _check_state(model, other.preparation.original)
+        preparation, found = other.preparation, other.model
+    else:
+        found = other.model if isinstance(other, Result) else other
+        known = other.recipe if isinstance(other, Result) else recipe
+        preparation = traced(model, order(model, known, has_data=True), data)
+        if not any("forward" in vars(one) and is_ours(one) for one in found.modules()):
+            plain = traced(found, order(found, known, has_data=True), data)
+            return Origins(preparation, *_beside(preparation, plain))
+    result = other if isinstance(other, Result) else None
+    return Origins(preparation, found, tuple(_pairs(preparation, found)), result)
+
+
+def _pairs(preparation: Preparation, model: nn.Module) -> Iterator[Pair]:
+    """The float programs beside the quantized ones, in order."""
+    remaining = {path: list(several) for path, several in parts_of(model).items()}
+    for part in preparation.parts:
+        if not part.runs:
+            yield Pair(part.path, part.program, part.program, runs=False)
+            continue
+        if not remaining.get(part.path):
+            raise ArgumentError(
+                f"the float model computes {part.path or 'the whole model'} as a program, and the "
+                "quantized one does not: it was quantized from another model"
+            )
+        quantized = remaining[part.path].pop(0)
+        program = quantized.program if isinstance(quantized, Quantized) else quantized
+        check_same(part.program, program, part.path)
+        yield Pair(part.path, part.program, quantized)
+    if left := [path for path, several in remaining.items() if several]:
+        raise ArgumentError(
+            f"the quantized model computes {left[0] or 'the whole model'} as a program, and the "
+            "float one does not: it was quantized from another model"
+        )
+
+
+def _beside(one: Preparation, other: Preparation) -> tuple[nn.Module, tuple[Pair, ...]]:
+    """Another float model that runs its programs, and the programs of both."""
+    if [part.path for part in one.parts] != [part.path for part in other.parts]:
+        raise ArgumentError("the two models compute other modules: one is no form of the other")
+    model, pairs = sharing(other.work), []
+    programs: dict[str, list[Program]] = {}
+    for part, twin in zip(one.parts, other.parts, strict=True):
+        check_same(part.program, twin.program, part.path)
+        programs.setdefault(part.path, []).append(twin.program)
+        pairs.append(Pair(part.path, part.program, twin.program, runs=part.runs))
+    install(model, programs)
+    return model, tuple(pairs)
+
+
+def check_same(expected: Program, found: Program, path: str = "") -> None:
+    """Raise ``ArgumentError`` that shows the first step in which two programs differ."""
+    lines = [str(program).splitlines()[1:] for program in (expected, found)]
+    for place in range(max(map(len, lines))):
+        one, other = (text[place].strip() if place < len(text) else "nothing" for text in lines)
+        if one != other:
+            raise ArgumentError(
+                f"the models do not match{f' in {path}' if path else ''}: the float one has "
+                f"`{one}` where the other has `{other}`. Give the model that it was quantized from"
+            )
+
+
+def _check_state(given: nn.Module, original: nn.Module) -> None:
+    """Raise ``ArgumentError`` that names the first tensor in which two float models differ."""
+    one, other = given.state_dict(), original.state_dict()
+    for name in dict.fromkeys((*one, *other)):
+        if name not in one or name not in other:
+            owner = "given" if name in one else "quantized"
+            raise ArgumentError(
+                f"the float models do not match: only the one that was {owner} has {name}. Give "
+                "the model that was quantized"
+            )
+        if one[name].shape != other[name].shape:
+            raise ArgumentError(
+                f"the float models do not match: {name} is {tuple(one[name].shape)}, and was "
+                f"{tuple(other[name].shape)} when it was quantized"
+            )
+        if not torch.equal(one[name].to(other[name].device), other[name]):
+            raise ArgumentError(
+                f"the float models do not match: {name} has other values than when it was "
+                "quantized. Give that model, or quantize this one"
+            )
