@@ -137,8 +137,9 @@ class LockStep:
             return
         expected = of.part_of(floats.at(of.name))
         shown: dict[bool, Any] = {}
+        is_drawn = draws(step)
         for walk in walks:
-            if draws(step):
+            if is_drawn:
                 walk.value = expected
             if not of.is_conversion:
                 shown[walk.is_local] = self._in_float(of, walk.value)
