@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from halfstep.graph.brought import Brought, brought
@@ -69,10 +69,11 @@ class Layout:
     part: Quantized
     converted: Program
     capabilities: Capabilities
-    flow: Flow = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "flow", Flow(self.program))
+    @cached_property
+    def flow(self) -> Flow:
+        """Who makes and who reads the values of the float program."""
+        return Flow(self.program)
 
     @cached_property
     def operators(self) -> tuple[Operator, ...]:

@@ -1,26 +1,24 @@
 """Measure what quantizing did to each operator of a model, on data, one batch after the other."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from halfstep.engines import by_name
 from halfstep.graph.engine import Engine, Runnable
 from halfstep.graph.frozen import Frozen
 from halfstep.graph.program import Program
-from halfstep.graph.quantized import Execution, Quantized
+from halfstep.graph.quantized import Quantized
 from halfstep.graph.run import Plan
 from halfstep.graph.trees import Branch
 from halfstep.report.beside import Noted, Place, Side, beside, noting
-from halfstep.report.layout import Layout, Operator
-from halfstep.report.records import Layer, Split, Values
-from halfstep.report.tracker import Tracker, execution_words
-from halfstep.report.values import bias_overflow, weight_values
-
-_WITH_BIAS = ("linear", "conv", "conv_transpose")
+from halfstep.report.layers import layers_of, merged
+from halfstep.report.layout import Layout
+from halfstep.report.records import Layer
+from halfstep.report.tracker import Tracker
 
 
 @dataclass(frozen=True)
@@ -121,9 +119,9 @@ class Measuring:
         for place in dict.fromkeys((*self._order, *self._pairs)):
             tracker = self._trackers[place]
             if tracker.runs or not any(p[0] == place[0] for p in self._order):
-                for layer in _layers(place[0], tracker, seen):
+                for layer in layers_of(place[0], tracker, seen):
                     known = found.get(layer.value)
-                    found[layer.value] = layer if known is None else _merged(known, layer)
+                    found[layer.value] = layer if known is None else merged(known, layer)
         return tuple(replace(layer, depth=depth) for depth, layer in enumerate(found.values()))
 
 
@@ -135,96 +133,3 @@ def _placed(pairs: Sequence[Pair]) -> dict[Place, Pair]:
         count[pair.path] = index + 1
         found[pair.path, index] = pair
     return found
-
-
-def _joined(*parts: str) -> str:
-    return ".".join(part for part in parts if part)
-
-
-def _layers(path: str, tracker: Tracker, seen: set[int]) -> Iterator[Layer]:
-    """The layers of one program; ``seen`` are the parameters whose bytes are counted."""
-    layout, known = tracker.layout, {}
-    for name, activations in tracker.activations.items():
-        values = activations.record()
-        if values is not None:
-            known[name] = replace(values, name=_joined(path, name))
-    for operator in layout.operators:
-        made = _layer(path, operator, tracker, known)
-        before, after = _bytes(operator, tracker, seen)
-        yield replace(made, before=before, after=after)
-
-
-def _layer(path: str, operator: Operator, tracker: Tracker, known: dict[str, Values]) -> Layer:
-    layout = tracker.layout
-    reads = (layout.source(name) for name in operator.reads if name not in layout.flow.static)
-    is_measured = operator.is_measured
-    return Layer(
-        value=_joined(path, operator.name),
-        layer=_joined(path, operator.main.source) or path,
-        op=operator.main.op.split(".")[1],
-        runs=execution_words(operator, layout),
-        why=operator.decision.reason,
-        fused=tuple(step.op.split(".")[1] for step in operator.steps[1:]),
-        operators=tuple(_joined(path, step.name) for step in operator.steps),
-        reads=tuple(dict.fromkeys(_joined(path, name) for name in reads)),
-        local=tracker.local.get(operator.name),
-        accumulated=tracker.accumulated.get(operator.name),
-        split=tracker.splitter.of(operator.name),
-        weight=_weight(path, operator, tracker) if is_measured else None,
-        bias_overflow=_overflow(operator, tracker) if is_measured else (),
-        inputs=tuple(known[name] for name in operator.takes if is_measured and name in known),
-        output=known.get(operator.name) if is_measured and operator.as_codes else None,
-    )
-
-
-def _weight(path: str, operator: Operator, tracker: Tracker) -> Values | None:
-    """The first weight of an operator that is integers."""
-    for name, w, q in tracker.weights.integers(operator):
-        where = tracker.layout.program.parameters.get(name, name)
-        return weight_values(_joined(path, where), w, q)
-    return None
-
-
-def _overflow(operator: Operator, tracker: Tracker) -> tuple[int, ...]:
-    """The channels whose bias has no int32 in an ONNX file."""
-    kind, args = operator.kind, operator.main.args
-    if operator.execution is not Execution.INTEGER or kind is None or kind.name not in _WITH_BIAS:
-        return ()
-    edge = tracker.layout.edge(args[0].name)
-    bias = args[2] if len(args) > 2 else None
-    weights = tracker.weights.integers(operator)
-    if edge is None or bias is None or not weights:
-        return ()
-    return bias_overflow(tracker.weights.value(bias.name, "integers"), edge.scale, weights[0][2])
-
-
-def _bytes(operator: Operator, tracker: Tracker, seen: set[int]) -> tuple[int, int]:
-    """The bytes, before and after, of the parameters that no layer before has counted."""
-    roots = (root for name in operator.reads for root in tracker.layout.roots(name))
-    before = after = 0
-    for root in roots:
-        w, q = tracker.weights.pair(root)
-        if root in tracker.layout.program.parameters and id(q) not in seen:
-            seen.add(id(q))
-            before, after = before + _stored(w), after + _stored(q)
-    return before, after
-
-
-def _stored(x: Tensor) -> int:
-    return int(x.nbytes)
-
-
-def _merged(one: Layer, other: Layer) -> Layer:
-    """A layer that was called in several ways, each with a program of its own."""
-    if other.accumulated is None:
-        return one
-    if one.accumulated is None:
-        return replace(other, before=one.before, after=one.after)
-    local = one.local if other.local is None else other.local + (one.local or type(other.local)())
-    split = one.split or other.split
-    if one.split is not None and other.split is not None:
-        sources = {k: v + other.split.sources[k] for k, v in one.split.sources.items()}
-        split = Split(
-            sources, one.split.cross + other.split.cross, one.split.total + other.split.total
-        )
-    return replace(one, local=local, accumulated=one.accumulated + other.accumulated, split=split)

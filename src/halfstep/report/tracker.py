@@ -1,13 +1,12 @@
 """What is measured of one captured program, while it runs beside its float form."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
 
 from halfstep.graph.kinds import kind_of
 from halfstep.graph.lockstep import LockStep, Moment, Walkable
-from halfstep.graph.quantized import Execution
 from halfstep.graph.trees import Branch
 from halfstep.report.errors import error_between
 from halfstep.report.layout import Layout, Operator
@@ -103,24 +102,7 @@ class Tracker:
             if error is not None:
                 self.splitter.add(operator, moment)
 
-    def values(self) -> Mapping[str, Activations]:
-        """What was seen of values that are codes."""
-        return self.activations
-
 
 def _add(sums: dict[str, Error], name: str, error: Error | None) -> None:
     if error is not None:
         sums[name] = sums.get(name, Error()) + error
-
-
-def execution_words(operator: Operator, layout: Layout) -> str:
-    """How an operator runs, for people: the width of its activations, and that of other weights."""
-    weight = operator.decision.weight
-    own = 8 if weight is None else weight.dtype.bits
-    if operator.execution is Execution.INTEGER:
-        edges = (layout.edge(name) for name in operator.takes)
-        bits = next((edge.spec.dtype.bits for edge in edges if edge is not None), 8)
-        return f"int{bits}" if weight is None or own == bits else f"int{bits}, int{own} weights"
-    if operator.execution is Execution.DYNAMIC:
-        return f"dynamic int{own}"
-    return "float" if operator.execution is Execution.FLOAT else f"int{own} weights"
