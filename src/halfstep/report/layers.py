@@ -72,8 +72,7 @@ def _overflow(operator: Operator, tracker: Tracker) -> tuple[int, ...]:
     edge = tracker.layout.edge(args[0].name)
     bias = args[2] if len(args) > 2 else None
     weights = tracker.weights.integers(operator)
-    is_fixed = bias is not None and bias.name in tracker.layout.flow.static
-    if edge is None or not is_fixed or not weights:
+    if edge is None or bias is None or not weights or bias.name not in tracker.layout.flow.static:
         return ()
     return bias_overflow(tracker.weights.value(bias.name, "integers"), edge.scale, weights[0][2])
 
