@@ -17,7 +17,7 @@ from halfstep.flows.ranking import noises
 from halfstep.flows.result import Result
 from halfstep.flows.variants import Variants
 from halfstep.graph.matching import Matcher, only
-from halfstep.report.advice import FILE_CAUSES, RuleOf
+from halfstep.report.advice import BIAS_OVERFLOW, RuleOf
 from halfstep.report.records import Advice
 from halfstep.spec import Rule
 from halfstep.spec.recipe import Recipe
@@ -69,11 +69,12 @@ class Advising:
         for one in helpful:
             if len(chosen) == _SHOWN:
                 break
+            if one.cause == BIAS_OVERFLOW:
+                chosen.append(one)
+                continue
             sqnr = self.of_recipe(_with(recipe, one))
             if sqnr >= reached + _LEAST:
                 recipe, reached = _with(recipe, one), sqnr
-                chosen.append(one)
-            elif one.cause in FILE_CAUSES:
                 chosen.append(one)
         if recipe is self.preparation.order.recipe:
             return Suggested(tuple(chosen))
@@ -91,6 +92,7 @@ class Advising:
         every = steps(list(remedies), "advising", progress=self.data.progress)
         own = self.preparation.order.recipe
         gains = {one: self.of_recipe(own.with_remedies(one)) - self.base for one in every}
+        found += [one for one in candidates if not one.rules and not one.remedies]
         found += [
             replace(one, harm=gains[one.remedies[0]])
             for one in candidates
@@ -107,7 +109,7 @@ class Advising:
                 one.remedies and one.remedies == other.remedies for other in kept.values()
             )
             if not remedied:
-                kept.setdefault(one.layer, one)
+                kept.setdefault((one.layer, one.cause == BIAS_OVERFLOW), one)
         return list(kept.values())
 
     def of_recipe(self, recipe: Recipe) -> float:

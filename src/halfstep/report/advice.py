@@ -26,15 +26,15 @@ _SATURATED = 2e-3
 _TAIL, _NEARLY_ALL = 3.0, 0.999
 _OUTLIER = 8.0
 _NORMS = ("layer_norm", "rms_norm", "native_layer_norm")
-# Troubles of files, which no measurement on this engine shows: as bad as a bit of all weights.
-FILE_CAUSES, _FILE_HARM = ("bias overflow",), 6.0
+# A trouble of files, which no measurement on this engine shows: below all that one does.
+BIAS_OVERFLOW, _FILE_HARM = "bias overflow", 0.5
 _ROWS = QSpec(int8, PerChannel(0), symmetric=True)
 
 
 def candidates(layers: Iterable[Layer], rule_of: RuleOf) -> list[Advice]:
     """Everything that may be wrong and may help, of the layers that are worth a look.
 
-    ``harm`` is not known yet, but for a bias that no ONNX file can hold.
+    ``harm`` is not known yet, but of a bias that no ONNX file can hold.
     """
     every = list(layers)
     makers = {layer.value: layer for layer in every}
@@ -44,11 +44,10 @@ def candidates(layers: Iterable[Layer], rule_of: RuleOf) -> list[Advice]:
         own, last = rule_of((layer.operators or (layer.value,))[0]), rule_of(layer.value)
         if layer.local is None or own is None:
             continue
-        found += _bias(layer, own)
         if _is_worth(layer):
             found += [*_activations(layer, makers, own, last or own), *_weights(layer, own)]
             found.append(_kept(layer, own))
-    return found
+    return [*found, *_biases(every)]
 
 
 def _is_worth(layer: Layer) -> bool:
@@ -186,21 +185,23 @@ def _bits(weight: object) -> int:
     return 8 if spec is None else spec.dtype.bits
 
 
-def _bias(layer: Layer, rule: Rule) -> Iterator[Advice]:
-    if not layer.bias_overflow:
+def _biases(layers: Iterable[Layer]) -> Iterator[Advice]:
+    """One piece of advice for all layers whose bias no ONNX file can hold as it is."""
+    found = [layer for layer in layers if layer.bias_overflow]
+    if not found:
         return
-    shown = ", ".join(map(str, layer.bias_overflow[:4]))
-    more = ", ..." * (len(layer.bias_overflow) > 4)
+    first = max(found, key=lambda layer: len(layer.bias_overflow))
+    shown = ", ".join(map(str, first.bias_overflow[:4])) + ", ..." * (len(first.bias_overflow) > 4)
+    others = f", and so are biases of {len(found) - 1} more layers" * (len(found) > 1)
     evidence = (
-        f"the bias of channel {shown}{more} is beyond int32 in steps of input scale times weight "
-        "scale"
+        f"the bias of channel {shown} is beyond int32 in steps of input scale times weight scale"
+        f"{others}"
     )
     action = (
-        "An ONNX file gets coarser weights for these channels, and this engine keeps the bias in "
-        "float: keep the layer in float where the file matters"
+        "This engine keeps biases in float; an ONNX file gets coarser weights for these channels: "
+        "keep the layer in float if the file has to be as good"
     )
-    kept = Rule(rule.match, keep_float=True)
-    yield Advice(layer.layer, "bias overflow", evidence, action, (kept,), harm=_FILE_HARM)
+    yield Advice(first.layer, BIAS_OVERFLOW, evidence, action, harm=_FILE_HARM)
 
 
 def _kept(layer: Layer, rule: Rule) -> Advice:
