@@ -148,6 +148,22 @@ def test_a_score_without_data() -> None:
     assert [rule.match for rule in result.recipe] == ["2", "*"]
 
 
+def test_sixteen_bits_where_they_are_enough() -> None:
+    """A layer that is given an outlier keeps its integer weights, where that is asked for."""
+    model, x = mlp().eval(), X.clone()
+    x[0, 0] = 200
+    with torch.no_grad():
+        model[0].weight[:, 0] /= 100
+    result, data = ptq.quantize(model, x), Data([x])
+    data.run_all(model)
+    least = result.summary.sqnr + 6
+    kept, variant = Search(variants_of(result, data), Target(min_sqnr=least, wide=True)).run()
+    assert kept.layers == kept.wide == ("0",)
+    assert kept.reached >= least
+    assert kept.bytes == 0
+    assert sqnr(model, x, variant.preparation.order.recipe) == kept.reached
+
+
 def test_a_target_that_is_met_keeps_nothing() -> None:
     """The result is that of the recipe alone, and says so."""
     result = ptq.quantize(mlp(), X, min_sqnr=20)

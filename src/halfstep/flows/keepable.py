@@ -6,7 +6,7 @@ from halfstep.flows.parts import Part, joined
 from halfstep.graph.kinds import Family, kind_of
 from halfstep.graph.matching import only
 from halfstep.graph.quantized import Decision, Execution
-from halfstep.spec import Rule
+from halfstep.spec import Rule, uint16
 
 # What only passes codes on makes no error of its own.
 _EXACT = (Family.MOVE, Family.CLAMP)
@@ -28,6 +28,25 @@ def keepable(parts: Iterable[Part]) -> dict[str, Rule]:
     found = dict.fromkeys(_integer(parts))
     matches = [only(source, found) for source in found]
     return {match: Rule(match, keep_float=True) for match in matches}
+
+
+def widened(parts: Iterable[Part]) -> dict[str, Rule]:
+    """For those of the layers that run with ranges found beforehand the rule for 16 bits.
+
+    Their weights stay as they are, their activations are ``uint16``.
+    """
+    every = list(parts)
+    sources = dict.fromkeys(_integer(every))
+    found: dict[str, Rule] = {}
+    for part in every:
+        for step in part.program.steps:
+            decision = part.placement.decisions.get(step.name, _FLOAT)
+            source = joined(part.path, step.source)
+            if source in sources and decision.execution is Execution.INTEGER:
+                match = only(source, sources)
+                weight = decision.weight or getattr(found.get(match), "weight", None)
+                found[match] = Rule(match, weight=weight, input=uint16, output=uint16)
+    return found
 
 
 def _integer(parts: Iterable[Part]) -> Iterator[str]:

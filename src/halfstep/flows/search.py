@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from halfstep.algorithms.keep_float.maths import Found, ranked, shortest
+from halfstep.algorithms.keep_float.maths import Found, ranked, shortest, softened
 from halfstep.errors import ArgumentError, HalfstepWarning
 from halfstep.flows.compare import Noise
 from halfstep.flows.data import Data
 from halfstep.flows.integers import integers_of
-from halfstep.flows.keepable import keepable
+from halfstep.flows.keepable import keepable, widened
 from halfstep.flows.preparation import Calibrated, finished
 from halfstep.flows.ranking import noises
 from halfstep.flows.result import Result
@@ -37,7 +37,7 @@ class Search:
 
     variants: Variants
     target: Target
-    _known: dict[frozenset[str], float] = field(default_factory=dict)
+    _known: dict[tuple[frozenset[str], frozenset[str]], float] = field(default_factory=dict)
 
     @cached_property
     def rules(self) -> dict[str, Rule]:
@@ -52,16 +52,22 @@ class Search:
         best = self.target.score(self.variants.preparation.original, "the float model")
         return best - (self.target.max_drop or 0.0) - _TOLERANCE * abs(best)
 
-    def variant(self, layers: Sequence[str]) -> Variant:
-        """The model with these layers in float."""
-        return self.variants.by([[self.rules[name] for name in layers]])[0]
+    @cached_property
+    def wide_rules(self) -> dict[str, Rule]:
+        """The layers that may have 16 bits instead; none where that is not asked for."""
+        return widened(each.part for each in self.variants.calibrated) if self.target.wide else {}
 
-    def measure(self, layers: Sequence[str]) -> float:
-        """What the target is about, with these layers in float."""
-        key = frozenset(layers)
+    def variant(self, layers: Sequence[str], wide: Sequence[str] = ()) -> Variant:
+        """The model with these layers in float, but some of them in 16 bits."""
+        rules = {**self.rules, **{name: self.wide_rules[name] for name in wide}}
+        return self.variants.by([[rules[name] for name in layers]])[0]
+
+    def measure(self, layers: Sequence[str], wide: Sequence[str] = ()) -> float:
+        """What the target is about, with these layers in float, but some of them in 16 bits."""
+        key = frozenset(layers), frozenset(wide)
         if key not in self._known:
-            model = self.variants.model(self.variant(layers))
-            what = f"the model with {len(key)} layers in float" if key else "the quantized model"
+            model = self.variants.model(self.variant(layers, wide))
+            what = f"the model with {len(layers)} layers kept" if layers else "the quantized model"
             if self.target.min_sqnr is None:
                 self._known[key] = self.target.score(model, what)
             else:
@@ -79,16 +85,22 @@ class Search:
         else:
             order = ranked(self._gains(), self._costs())
         found = shortest(order, self.measure, self.least, most=_MOST)
-        chosen = self.variant(found.members)
-        return self._kept(found, chosen), chosen
+        wide = self._wide(found.members)
+        return self._kept(found, wide), self.variant(found.members, wide)
 
-    def _kept(self, found: Found, chosen: Variant) -> Kept:
+    def _wide(self, members: Sequence[str]) -> tuple[str, ...]:
+        """Those of the list for which 16 bits are enough."""
+        can = [name for name in members if name in self.wide_rules]
+        return softened(can, lambda wide: self.measure(members, wide), self.least)
+
+    def _kept(self, found: Found, wide: tuple[str, ...]) -> Kept:
         return Kept(
             layers=found.members,
+            wide=wide,
             target=str(self.target),
-            reached=found.reached,
+            reached=self.measure(found.members, wide) if wide else found.reached,
             is_met=found.is_met,
-            bytes=self._saved(()) - self._saved(found.members),
+            bytes=self._saved(()) - self._saved(found.members, wide),
             values=found.values,
             before=found.before,
         )
@@ -109,8 +121,8 @@ class Search:
         saved = self._saved(())
         return {name: saved - self._saved((name,)) for name in self.rules}
 
-    def _saved(self, layers: Sequence[str]) -> int:
-        return self.variants.integers(self.variant(layers)).saved()
+    def _saved(self, layers: Sequence[str], wide: Sequence[str] = ()) -> int:
+        return self.variants.integers(self.variant(layers, wide)).saved()
 
     def _data(self) -> Data:
         data = self.variants.data

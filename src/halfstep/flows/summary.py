@@ -86,11 +86,12 @@ def _kept(kept: Kept) -> Iterator[str]:
     yield f"{target}, reached with {count} in float, for {size(kept.bytes)} more:"
     yield f"  none: {kept.before:.4g}"
     for layer, value in zip(kept.layers, kept.values, strict=True):
-        yield f"  + {layer or '(the model)'}: {value:.4g}"
+        bits = " (16 bits)" * (layer in kept.wide)
+        yield f"  + {layer or '(the model)'}: {value:.4g}{bits}"
 
 
 def _kept_from(plain: Mapping[str, Any]) -> Kept:
-    tuples = {name: tuple(plain[name]) for name in ("layers", "values") if name in plain}
+    tuples = {name: tuple(plain[name]) for name in ("layers", "values", "wide") if name in plain}
     return Kept(**{**plain, **tuples})
 
 

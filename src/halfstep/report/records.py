@@ -233,7 +233,8 @@ class Layer:
 class Kept:
     """A list of layers which, kept in float, bring the output to a target.
 
-    layers: their names. target: in words, such as "SQNR of at least 25 dB".
+    layers: their names. wide: those of them that have activations of 16 bits instead.
+    target: in words, such as "SQNR of at least 25 dB".
     reached: the measured value of the target with them, verified by quantizing anew; is_met.
     bytes, ms: what keeping them costs; ms is None where not timed.
     before: what was measured without any. values: with the first of them, with the first two, and
@@ -248,6 +249,7 @@ class Kept:
     ms: float | None = None
     before: float | None = None
     values: tuple[float, ...] = ()
+    wide: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,23 @@ def shortest(layers: Sequence[str], measure: Measure, target: float, *, most: in
     return Found(members, values, before, values[-1], True, is_minimal, known.count)
 
 
+def softened(members: Sequence[str], measure: Measure, target: float) -> tuple[str, ...]:
+    """The members of a list for which something softer than float serves as well.
+
+    measure: what is measured with some of the members softer and the others in float. They are
+        tried one by one, those of the least gain first, and stay softer while the target holds.
+
+    >>> from halfstep.algorithms.keep_float.maths import softened
+    >>> softened("abc", lambda softer: 20 - 5 * len(softer), 10)
+    ('c', 'b')
+    """
+    found: tuple[str, ...] = ()
+    for name in reversed(members):
+        if _number(measure((*found, name))) >= target:
+            found = (*found, name)
+    return found
+
+
 class _UsedUpError(Exception):
     """No more lists may be measured."""
 
