@@ -99,9 +99,15 @@ def in_layers(model: nn.Module, order: Order) -> Preparation:
     with inference(original):
         drafts, regions = leaf_regions(original)
     work = sharing(original)
-    parts = _finite(work, placed(work, [normal(work, d) for d in drafts], order.recipe))
+    drafts, notes = remedied(work, [normal(work, d) for d in drafts], order.recipe, None)
     return Preparation(
-        order=order, original=original, work=work, regions=regions, parts=parts, by_layer=True
+        order=order,
+        original=original,
+        work=work,
+        regions=regions,
+        parts=_finite(work, placed(work, drafts, order.recipe)),
+        by_layer=True,
+        notes=notes,
     )
 
 

@@ -35,7 +35,7 @@ def remedied(
     found, notes = list(parts), []
     for remedy in recipe.remedies:
         if isinstance(remedy, Equalize):
-            revisions = [_equalized(work, part, found) for part in found]
+            revisions = [_equalized(work, part, found, remedy.limit) for part in found]
         elif isinstance(remedy, Smooth) and data is not None:
             revisions = _smoothed(work, found, remedy, data)
         else:
@@ -45,11 +45,11 @@ def remedied(
     return found, notes
 
 
-def _equalized(work: nn.Module, part: Part, parts: Sequence[Part]) -> Revision:
+def _equalized(work: nn.Module, part: Part, parts: Sequence[Part], limit: float | None) -> Revision:
     if part.fixed:
         return Revision(part.program)
     fixed = shared_names(work, part, parts)
-    return equalized(part.program, work.get_submodule(part.path), fixed=fixed)
+    return equalized(part.program, work.get_submodule(part.path), limit=limit, fixed=fixed)
 
 
 def _smoothed(work: nn.Module, parts: Sequence[Part], remedy: Smooth, data: Data) -> list[Revision]:

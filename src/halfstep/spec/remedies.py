@@ -2,7 +2,7 @@
 
 >>> import halfstep as hs
 >>> hs.recipes.static_int8().with_remedies(hs.remedies.Equalize()).remedies
-(remedies.Equalize(),)
+(remedies.Equalize(limit=4.0),)
 """
 
 from collections.abc import Mapping
@@ -20,6 +20,11 @@ class _Printed:
         return f"remedies.{type(self).__name__}({', '.join(given)})"
 
 
+def _check_number(name: str, value: object, allowed: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ArgumentTypeError(f"{name}={value!r} is no number: give {allowed}")
+
+
 @dataclass(frozen=True, repr=False)
 class Equalize(_Printed):
     """Cross-layer equalization: neighbouring layers share their range, channel by channel.
@@ -29,11 +34,29 @@ class Equalize(_Printed):
     r1_i, r2_i are the largest magnitudes of channel i as an output of the first layer and as an
     input of the second. The float function stays as it is. Needs no data.
 
+    limit: behind a clamp such as ReLU6, whose bound becomes one for each channel, the scales stay
+        within this factor of their mean, since bounds far apart leave most channels few of the
+        codes that they share; None for no such limit.
+
+    Raises ``ArgumentError`` for a limit below 1.
+
     Source: Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
-    ICCV 2019, https://arxiv.org/abs/1906.04721, section 4.1.
+    ICCV 2019, https://arxiv.org/abs/1906.04721, section 4.1, where ReLU6 is replaced by ReLU.
+
+    >>> from halfstep.spec.remedies import Equalize
+    >>> Equalize(limit=None)
+    remedies.Equalize(limit=None)
     """
 
     needs_data: ClassVar[bool] = False
+    limit: float | None = 4.0
+
+    def __post_init__(self) -> None:
+        if self.limit is None:
+            return
+        _check_number("limit", self.limit, "one from 1 on, such as 4.0, or None")
+        if not self.limit >= 1:
+            raise ArgumentError(f"limit={self.limit}: allowed is 1 or more, such as 4.0, or None")
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,8 +67,9 @@ class Smooth(_Printed):
 
     alpha: 0 leaves the activations as they are, 1 gives all of the difficulty to the weights.
 
-    The division becomes part of the LayerNorm, RMSNorm or linear layer before. The float function
-    stays as it is. Looks at the calibration data before anything is decided.
+    The division becomes part of the LayerNorm or RMSNorm before; whoever else reads its value gets
+    it multiplied back. The float function stays as it is. Looks at the calibration data before
+    anything is decided.
 
     Raises ``ArgumentTypeError`` for an alpha that is no number, and ``ArgumentError`` for one
     outside [0, 1].
@@ -62,10 +86,7 @@ class Smooth(_Printed):
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float):
-            raise ArgumentTypeError(
-                f"alpha={self.alpha!r} is no number: give one from 0 to 1, such as 0.5"
-            )
+        _check_number("alpha", self.alpha, "one from 0 to 1, such as 0.5")
         if not 0 <= self.alpha <= 1:
             raise ArgumentError(f"alpha={self.alpha}: allowed is 0 to 1, such as 0.5")
 
@@ -88,12 +109,14 @@ class CorrectBias(_Printed):
 
 @dataclass(frozen=True, repr=False)
 class ReestimateBatchNorm(_Printed):
-    """Batch-norm re-estimation: statistics as they are under quantized weights, then folded.
+    """Batch-norm re-estimation: the statistics of folded norms as quantized weights make them.
 
-        y' = (y - mean') / std' * gamma + beta
+        y' = (y~ - E[y~]) / std[y~] * std[y] + E[y]
 
-    mean' and std' are the batch norm's own, moved as quantizing moves the mean and the standard
-    deviation of what it is given. Changes the quantized model alone.
+    y is what a layer with a batch norm in it brings in float, y~ what it brings with quantized
+    weights: the norm's mean and variance move as quantizing moves them, and the factors go into the
+    scales of the weights, which have to be one or more for each output channel. Layer by layer, as
+    bias correction, which has nothing left to do there. Changes the quantized model alone.
 
     Source: Nagel et al., "A White Paper on Neural Network Quantization", 2021,
     https://arxiv.org/abs/2106.08295, section 4.2; Sun et al., "Hybrid 8-bit Floating Point Training

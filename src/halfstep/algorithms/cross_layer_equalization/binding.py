@@ -10,6 +10,7 @@ from halfstep.algorithms.cross_layer_equalization.maths import (
     equalizing_scale,
     ranges,
     scaled,
+    within,
 )
 from halfstep.algorithms.cross_layer_equalization.pairs import Pair, Pairs, layout_of
 from halfstep.graph.channel_clamp import CLAMP_CHANNELS
@@ -26,12 +27,19 @@ _SETTLED = 1e-4
 EQUALIZED = "equalized"
 
 
-def equalized(program: Program, module: nn.Module, *, fixed: Collection[str] = ()) -> Revision:
+def equalized(
+    program: Program,
+    module: nn.Module,
+    *,
+    limit: float | None = None,
+    fixed: Collection[str] = (),
+) -> Revision:
     """The program with equal weight ranges on both sides of each channel between two layers.
 
     It computes the same function, up to rounding: factors pass whatever is linear in them, and the
     bounds of a clamp get one for each channel. ``program`` is functional and normalized; ``fixed``
-    are the names of parameters that others read, whose layers stay as they are.
+    are the names of parameters that others read, whose layers stay as they are. ``limit`` is that
+    of the scales behind a clamp, where ranges are then no longer equal.
 
     >>> import torch
     >>> from halfstep.algorithms.cross_layer_equalization import equalized
@@ -49,7 +57,7 @@ def equalized(program: Program, module: nn.Module, *, fixed: Collection[str] = (
     tensors = {**program.constants}
     tensors |= {name: find(module, path) for name, path in program.parameters.items()}
     pairs = Pairs(program, tensors, fixed)
-    work = _Equalizing(list(pairs), tensors)
+    work = _Equalizing(list(pairs), tensors, limit)
     work.settle()
     return work.result(program, pairs.refused)
 
@@ -57,8 +65,8 @@ def equalized(program: Program, module: nn.Module, *, fixed: Collection[str] = (
 class _Equalizing:
     """Pairs, the magnitudes of their weights as they are so far, and the scales that made them."""
 
-    def __init__(self, pairs: list[Pair], tensors: dict[str, Tensor]) -> None:
-        self.pairs, self.tensors = pairs, tensors
+    def __init__(self, pairs: list[Pair], tensors: dict[str, Tensor], limit: float | None) -> None:
+        self.pairs, self.tensors, self.limit = pairs, tensors, limit
         weights = {s.args[1].name for pair in pairs for s in (pair.first, pair.second)}
         self.sizes = {name: _wide(tensors[name]).abs() for name in weights}
         self.scales: list[Tensor | None] = [None] * len(pairs)
@@ -77,11 +85,15 @@ class _Equalizing:
         r1 = ranges(self.sizes[first], layouts[0], of_outputs=True)
         r2 = ranges(self.sizes[second], layouts[1], of_outputs=False)
         s = equalizing_scale(r1, r2.reshape(-1, pair.repeat).amax(1))
+        before = self.scales[place]
+        total = s if before is None else before * s
+        if pair.clamps and self.limit is not None:
+            total = within(total, self.limit)
+            s = total if before is None else total / before
         self.sizes[first] = scaled(self.sizes[first], 1 / s, layouts[0], of_outputs=True)
         wide = s.repeat_interleave(pair.repeat)
         self.sizes[second] = scaled(self.sizes[second], wide, layouts[1], of_outputs=False)
-        before = self.scales[place]
-        self.scales[place] = s if before is None else before * s
+        self.scales[place] = total
         return float(s.log().abs().max())
 
     def result(self, program: Program, refused: dict[str, str]) -> Revision:

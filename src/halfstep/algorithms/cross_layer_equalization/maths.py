@@ -62,3 +62,15 @@ def equalizing_scale(r1: Tensor, r2: Tensor) -> Tensor:
     """
     s = (r1 / r2).sqrt()
     return torch.where(s.isfinite() & (s > 0), s, 1.0)
+
+
+def within(s: Tensor, limit: float) -> Tensor:
+    """The scales, none further than a factor from their geometric mean; (C,).
+
+    >>> import torch
+    >>> from halfstep.algorithms.cross_layer_equalization.maths import within
+    >>> within(torch.tensor([0.01, 1.0, 100.0]), 4.0)
+    tensor([0.2500, 1.0000, 4.0000])
+    """
+    mean = s.log().mean().exp()
+    return (s / mean).clamp(1 / limit, limit) * mean
