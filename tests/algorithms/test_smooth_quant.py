@@ -63,7 +63,7 @@ def maxima(model: nn.Module) -> dict[str, Tensor]:
     torch.manual_seed(1)
     program = exported(model, X)
     tensors = {name: find(model, path) for name, path in program.parameters.items()}
-    return {site.norm.name: torch.rand(8) * 9 + 0.1 for site in sites(program, tensors, (), {})}
+    return {site.maker.name: torch.rand(8) * 9 + 0.1 for site in sites(program, tensors, ())}
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
@@ -106,3 +106,18 @@ def test_weights_that_others_read_are_refused() -> None:
     found = smoothed(exported(model, X), model, maxima(model), 0.5, fixed={"key.weight"})
     assert found.refused == {"layer_norm": "others share key.weight"}
     assert not found.weights
+
+
+def test_elsewhere_a_multiplication_is_inserted() -> None:
+    """Before a linear layer that reads no norm; the others stay as they are, and the function."""
+    model = WrittenOut().double()
+    program = exported(model, X)
+    tensors = {name: find(model, path) for name, path in program.parameters.items()}
+    first = next(site for site in sites(program, tensors, (), elsewhere=True))
+    plain = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    found = smoothed(exported(plain, X), plain, {"tanh": torch.rand(8) + 0.1}, 0.5, elsewhere=0.7)
+    assert first.weight == "weight"
+    assert found.done == {"linear_1": "smoothed"}
+    assert [step.op for step in found.program.steps].count("aten.mul.Tensor") == 1
+    expected, given = plain(X), revised_model(plain, found)(X)
+    assert (expected - given).abs().max() <= 1e-12 * expected.abs().max()

@@ -28,10 +28,12 @@ OWN = Recipe(
         hs.Rule("layer1.*", weight=ROWS, input=hs.uint8, observer=hs.HistogramObserver),
         hs.Rule(nn.Conv2d, weight=hs.QSpec(hs.int4, hs.PerGroup(1, 32), symmetric=True)),
         hs.Rule(torch.ops.aten.conv_transpose2d, output=hs.QSpec(hs.uint8)),
+        hs.Rule("fc", weight=ROWS, weight_observer=hs.HistogramObserver),
         hs.Rule(torch.ops.aten.add.Tensor, keep_float=True),
         hs.Rule(F.relu, output=hs.QSpec(hs.uint8)),
     ],
     defaults=[hs.Rule("*", keep_float=True)],
+    remedies=[hs.remedies.Equalize(), hs.remedies.Smooth(0.7), hs.remedies.CorrectBias()],
 )
 
 
@@ -48,7 +50,7 @@ def test_a_recipe_survives_json_and_its_own_print(recipe: Recipe) -> None:
 
 def test_a_recipe_is_a_sequence_of_its_rules() -> None:
     """Own rules first, then the defaults; by place, in a loop, counted."""
-    assert len(OWN) == 6
+    assert len(OWN) == 7
     assert OWN[0].match == "layer1.*"
     assert OWN[-1] is OWN.defaults[0]
     assert [rule.match for rule in OWN][-2:] == [torch.ops.aten.relu, "*"]

@@ -53,22 +53,26 @@ def _equalized(work: nn.Module, part: Part, parts: Sequence[Part], limit: float 
 
 
 def _smoothed(work: nn.Module, parts: Sequence[Part], remedy: Smooth, data: Data) -> list[Revision]:
-    maxima = _maxima(work, parts, data)
+    observing = [_observing(work, part, parts, remedy) for part in parts]
+    maxima = _maxima(work, parts, observing, data)
     return [
         smoothed(
             part.program,
             work.get_submodule(part.path),
             known,
             remedy.alpha,
+            elsewhere=remedy.elsewhere,
             fixed=shared_names(work, part, parts),
         )
         for part, known in zip(parts, maxima, strict=True)
     ]
 
 
-def _maxima(work: nn.Module, parts: Sequence[Part], data: Data) -> list[dict[str, Tensor]]:
+def _maxima(
+    work: nn.Module, parts: Sequence[Part], observing: Sequence[Placement], data: Data
+) -> list[dict[str, Tensor]]:
     """The largest magnitudes of the channels of each value that may be smoothed."""
-    looked_at = [replace(part, placement=_observing(work, part, parts)) for part in parts]
+    looked_at = [replace(part, placement=p) for part, p in zip(parts, observing, strict=True)]
     if not any(part.placement.observe for part in looked_at):
         return [{} for _ in parts]
     model = copy.deepcopy(work, {id(value): value for value in work.parameters()})
@@ -83,13 +87,14 @@ def _maxima(work: nn.Module, parts: Sequence[Part], data: Data) -> list[dict[str
     return [found[id(part)] for part in looked_at]
 
 
-def _observing(work: nn.Module, part: Part, parts: Sequence[Part]) -> Placement:
+def _observing(work: nn.Module, part: Part, parts: Sequence[Part], remedy: Smooth) -> Placement:
     if part.fixed:
         return Placement()
     tensors = {name: find(work, part.at(name)) for name in part.program.parameters}
     fixed = shared_names(work, part, parts)
-    found = sites(part.program, {**part.program.constants, **tensors}, fixed, {})
-    return Placement(observe={site.norm.name: _CHANNELS for site in found})
+    known = {**part.program.constants, **tensors}
+    found = sites(part.program, known, fixed, elsewhere=remedy.elsewhere is not None)
+    return Placement(observe={site.maker.name: _CHANNELS for site in found})
 
 
 def shared_names(work: nn.Module, part: Part, parts: Sequence[Part]) -> set[str]:

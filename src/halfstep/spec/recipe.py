@@ -65,7 +65,7 @@ class Recipe:
 
         >>> import halfstep as hs
         >>> hs.recipes.static_int8().with_remedies(hs.remedies.Smooth(0.7)).remedies
-        (remedies.Smooth(alpha=0.7),)
+        (remedies.Smooth(alpha=0.7, elsewhere=None),)
         """
         kinds = set(map(type, remedies))
         kept = (remedy for remedy in self.remedies if type(remedy) not in kinds)

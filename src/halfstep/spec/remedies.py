@@ -66,29 +66,36 @@ class Smooth(_Printed):
         X' = X / s    W' = W * s    s_j = max |X_j|^alpha / max |W_j|^(1 - alpha)
 
     alpha: 0 leaves the activations as they are, 1 gives all of the difficulty to the weights.
+    elsewhere: the alpha where no norm comes before a linear layer, and a multiplication of its own
+        in float is the price; None leaves such layers as they are.
 
     The division becomes part of the LayerNorm or RMSNorm before; whoever else reads its value gets
     it multiplied back. The float function stays as it is. Looks at the calibration data before
     anything is decided.
 
-    Raises ``ArgumentTypeError`` for an alpha that is no number, and ``ArgumentError`` for one
-    outside [0, 1].
+    Raises ``ArgumentTypeError`` for what is no number, and ``ArgumentError`` for one outside
+    [0, 1].
 
     Source: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large
     Language Models", ICML 2023, https://arxiv.org/abs/2211.10438.
 
     >>> from halfstep.spec.remedies import Smooth
     >>> Smooth()
-    remedies.Smooth(alpha=0.5)
+    remedies.Smooth(alpha=0.5, elsewhere=None)
     """
 
     needs_data: ClassVar[bool] = True
     alpha: float = 0.5
+    elsewhere: float | None = None
 
     def __post_init__(self) -> None:
-        _check_number("alpha", self.alpha, "one from 0 to 1, such as 0.5")
-        if not 0 <= self.alpha <= 1:
-            raise ArgumentError(f"alpha={self.alpha}: allowed is 0 to 1, such as 0.5")
+        given = {"alpha": self.alpha}
+        if self.elsewhere is not None:
+            given["elsewhere"] = self.elsewhere
+        for name, value in given.items():
+            _check_number(name, value, "one from 0 to 1, such as 0.5")
+            if not 0 <= value <= 1:
+                raise ArgumentError(f"{name}={value}: allowed is 0 to 1, such as 0.5")
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,7 +161,7 @@ def remedy_to_dict(remedy: Remedy) -> dict[str, Any]:
 
     >>> from halfstep.spec.remedies import Smooth, remedy_to_dict
     >>> remedy_to_dict(Smooth(0.7))
-    {'name': 'Smooth', 'alpha': 0.7}
+    {'name': 'Smooth', 'alpha': 0.7, 'elsewhere': None}
     """
     return {"name": type(remedy).__name__, **vars(remedy)}
 

@@ -1,6 +1,6 @@
 """SmoothQuant of a program and of the parameters that it reads."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -23,12 +23,14 @@ def smoothed(
     x_max: Mapping[str, Tensor],
     alpha: float,
     *,
+    elsewhere: float | None = None,
     fixed: Collection[str] = (),
 ) -> Revision:
     """The program whose norms divide each channel by a factor that the linear layers multiply by.
 
-    x_max: the largest magnitude of each channel, (C,), of the norms' values by name; a norm that is
-        not in it stays as it is.
+    x_max: the largest magnitude of each channel, (C,), of the values that linear layers read, by
+        name; one that is not in it stays as it is.
+    elsewhere: the alpha of values that no norm brings, which get a multiplication of their own.
 
     It computes the same function, up to rounding; whoever else reads the value of such a norm gets
     it multiplied back. ``program`` is functional and normalized; ``fixed`` are the names of
@@ -49,9 +51,10 @@ def smoothed(
     tensors |= {name: find(module, path) for name, path in program.parameters.items()}
     refused: dict[str, str] = {}
     work = _Smoothing(program, tensors)
-    for site in sites(program, tensors, fixed, refused):
-        if site.norm.name in x_max:
-            work.smooth(site, x_max[site.norm.name], alpha)
+    for site in sites(program, tensors, fixed, refused, elsewhere=elsewhere is not None):
+        chosen = alpha if site.weight is not None else elsewhere
+        if chosen is not None and site.maker.name in x_max:
+            work.smooth(site, x_max[site.maker.name], chosen)
     return work.result(refused)
 
 
@@ -69,36 +72,39 @@ class _Smoothing:
         self.done: dict[str, str] = {}
 
     def smooth(self, site: Site, x_max: Tensor, alpha: float) -> None:
-        """Smooth one norm and its readers."""
+        """Smooth one value for its readers."""
         weights = [self.now(reader.args[1].name) for reader in site.readers]
         s = smoothing_factors(x_max.double().cpu(), largest_inputs(weights), alpha)
+        like = self.tensors[site.readers[0].args[1].name]
         for name in filter(None, (site.weight, site.bias)):
             self.changed[name] = self.now(name) / s
         for reader, weight in zip(site.readers, weights, strict=True):
             self.changed[reader.args[1].name] = weight * s
         self.done |= dict.fromkeys((reader.name for reader in site.readers), SMOOTHED)
-        if site.others or site.is_returned:
-            self.multiply_back(site, s)
+        if site.weight is None:
+            self.multiply(site.maker, (1 / s).to(like), site.readers)
+        elif site.others or site.is_returned:
+            made = self.multiply(site.maker, s.to(like), site.others)
+            if site.is_returned:
+                self.returned[Value(site.maker.name)] = made
 
     def now(self, name: str) -> Tensor:
         """A tensor as it is so far, in float64."""
         known = self.changed.get(name)
         return self.tensors[name].detach().to("cpu", torch.float64) if known is None else known
 
-    def multiply_back(self, site: Site, s: Tensor) -> None:
-        """Give the other readers the value as it was."""
-        norm = site.norm
-        factor, name = (self.names.fresh(f"{norm.name}_{word}") for word in ("factor", "back"))
-        self.added[factor] = s.to(self.tensors[site.weight])
-        args = (Value(norm.name), Value(factor))
-        self.after[norm.name] = Step(name, "aten.mul.Tensor", args, (), norm.source)
-        same = {Value(norm.name): Value(name)}
-        for other in site.others:
-            step = self.steps[other.name]
+    def multiply(self, maker: Step, factors: Tensor, readers: Iterable[Step]) -> Value:
+        """Give some readers of a value its product with factors; return that."""
+        factor, name = (self.names.fresh(f"{maker.name}_{word}") for word in ("factor", "scaled"))
+        self.added[factor] = factors
+        args = (Value(maker.name), Value(factor))
+        self.after[maker.name] = Step(name, "aten.mul.Tensor", args, (), maker.source)
+        same = {Value(maker.name): Value(name)}
+        for reader in readers:
+            step = self.steps[reader.name]
             given = mapped((step.args, step.kwargs), lambda leaf: _replaced(leaf, same))
-            self.steps[other.name] = replace(step, args=given[0], kwargs=given[1])
-        if site.is_returned:
-            self.returned |= same
+            self.steps[reader.name] = replace(step, args=given[0], kwargs=given[1])
+        return Value(name)
 
     def result(self, refused: Mapping[str, str]) -> Revision:
         """The program and the weights, each rounded once."""

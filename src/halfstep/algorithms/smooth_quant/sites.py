@@ -17,17 +17,16 @@ _MUL = "aten.mul.Tensor"
 
 @dataclass(frozen=True)
 class Site:
-    """A norm whose result linear layers read.
+    """A value that linear layers read.
 
-    norm: the step that multiplies each channel by a weight: a norm, or the last step of one that is
-        written out.
-    weight, bias: the names of what it multiplies by and adds, where it does.
+    maker: what brings it. Of a norm, this is the step that multiplies each channel by a weight.
+    weight, bias: the names of what a norm multiplies by and adds; no weight is of no norm.
     readers: the linear layers.
-    others: the other steps that read the result; or the program returns it (is_returned).
+    others: the other steps that read the value; or the program returns it (is_returned).
     """
 
-    norm: Step
-    weight: str
+    maker: Step
+    weight: str | None
     bias: str | None
     readers: tuple[Step, ...]
     others: tuple[Step, ...] = ()
@@ -35,25 +34,32 @@ class Site:
 
 
 def sites(
-    program: Program, tensors: Mapping[str, Tensor], fixed: Collection[str], refused: dict[str, str]
+    program: Program,
+    tensors: Mapping[str, Tensor],
+    fixed: Collection[str],
+    refused: dict[str, str] | None = None,
+    *,
+    elsewhere: bool = False,
 ) -> Iterator[Site]:
-    """The sites of a normalized program, in order.
+    """The sites of a normalized program, in order: norms, and ``elsewhere`` other steps as well.
 
     tensors: the parameters and constants by name; fixed: those that others read.
-    refused: is told why a norm that linear layers read is no site, by the name of its step.
+    refused: is told why a step that linear layers read is no site, by its name.
     """
     flow = Flow(program)
     for step in program.steps:
         readers = [r for r in flow.readers[step.name] if _reads(r, step.name)]
-        found = _factors(step, tensors) if readers else None
-        if found is None:
+        found = _factors(step, tensors) or ((None, None) if elsewhere else None)
+        if not readers or found is None or step.name in flow.static:
             continue
+        weight, bias = found
         names = [*filter(None, found), *(reader.args[1].name for reader in readers)]
         if reason := next(filter(None, (_reason(n, tensors, fixed, flow) for n in names)), ""):
-            refused[step.name] = reason
+            if refused is not None:
+                refused[step.name] = reason
             continue
         others = tuple(r for r in flow.readers[step.name] if r not in readers)
-        yield Site(step, *found, tuple(readers), others, step.name in flow.returned)
+        yield Site(step, weight, bias, tuple(readers), others, step.name in flow.returned)
 
 
 def _reads(step: Step, name: str) -> bool:
