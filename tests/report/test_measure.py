@@ -215,6 +215,13 @@ def test_a_layer_called_in_two_ways_is_one() -> None:
     check_layer(layer)
 
 
+def test_layers_inside_fused_attention_are_measured() -> None:
+    """Torch runs such an encoder past its layers; while it is measured it does not."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    check_case("encoder_layer", "dynamic", has_data=False)
+    assert torch.backends.mha.get_fastpath_enabled() == before
+
+
 def test_tokens_take_no_part_in_errors() -> None:
     """Indices are compared by nobody; the table's rows are."""
     layers = measured(made(CASES["tied"]), [tokens(2, 5)], weight_only())
