@@ -4,8 +4,8 @@
     python examples/demo.py [FOLDER]
 
 The ranges are found on the sixteen photographs of scikit-image. The twenty labelled images of
-foolbox score the network before and after, on every engine that is installed. The files go to
-FOLDER, by default to a temporary one.
+foolbox score the network before and after, on every engine that is installed. A report shows where
+the accuracy went, layer by layer. The files go to FOLDER, by default to a temporary one.
 """
 
 import sys
@@ -35,15 +35,19 @@ def main() -> None:
         "EfficientNet-Lite0: weights trained on ImageNet, 16 photographs to calibrate on",
         flush=True,
     )
-    model, calibration = load_model(), photographs()
+    model, batches = load_model(), list(photographs().split(4))
     start = time.perf_counter()
-    result = hs.ptq.quantize(model, list(calibration.split(4)), hs.recipes.static_int8())
+    result = hs.ptq.quantize(model, batches, hs.recipes.static_int8())
     print(f"quantized in {time.perf_counter() - start:.1f} s")
     print(f"\n{result.summary}\n{result.coverage.totals}\n", flush=True)
     for path in write(model, result, folder):
         print(f"written: {path} ({path.stat().st_size / 1e6:.1f} MB)")
     print(flush=True)
     print_table(model, result, folder)
+    print("\nexplaining it, layer by layer ...", flush=True)
+    report = hs.explain(model, result, batches).to_html(folder / "report.html")
+    print(f"written: {report} (open it in a browser)")
+    print(f"next: halfstep inspect {folder / 'int8.halfstep'}")
 
 
 def write(model: nn.Module, result: hs.Result, folder: Path) -> list[Path]:
@@ -75,7 +79,6 @@ def print_table(model: nn.Module, result: hs.Result, folder: Path) -> None:
                 file = "int8.halfstep" if row.engine == "torch" else "int8.onnx"
                 print_row(f"int8 {row.engine}", folder / file, row.ms, found, classes, expected)
     print(f"\nms for one image, {times.threads} threads; fastest here: {times.fastest}")
-    print(f"next: halfstep inspect {folder / 'int8.halfstep'}")
 
 
 def print_row(

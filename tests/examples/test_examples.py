@@ -53,6 +53,6 @@ def test_demo_runs_a_real_network_in_integers(tmp_path: Path) -> None:
         assert int(right) >= 17
         assert int(same) >= 19
         assert float(sqnr) >= 18
-    for name in ("float32.safetensors", "int8.halfstep"):
+    for name in ("float32.safetensors", "int8.halfstep", "report.html"):
         assert (tmp_path / name).exists()
         assert name in run.stdout
