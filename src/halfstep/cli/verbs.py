@@ -40,6 +40,12 @@ KeepFloat = Annotated[
     list[str] | None,
     typer.Option(help="Leave this layer (or tensor) as it is: name or glob; may be repeated."),
 ]
+MinSqnr = Annotated[
+    float | None,
+    typer.Option(
+        min=0, help="Keep layers in float until the outputs reach so many dB; needs --data."
+    ),
+]
 Saved = Annotated[Path, typer.Argument(help="A .halfstep file.", metavar="MODEL")]
 
 
@@ -57,12 +63,7 @@ def quantize(  # noqa: PLR0913  (the options of one command)
     batch_size: Annotated[int | None, typer.Option(min=1, help="Of a data file.")] = None,
     max_batches: Annotated[int | None, typer.Option(min=1, help="Use no more batches.")] = None,
     engine: Annotated[str, typer.Option(help="What runs the model: torch or reference.")] = "torch",
-    min_sqnr: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Keep layers in float until the outputs reach so many dB; needs --data."
-        ),
-    ] = None,
+    min_sqnr: MinSqnr = None,
     table: Annotated[
         bool, typer.Option("--table", help="Print a line for every operator.")
     ] = False,
