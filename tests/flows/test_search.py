@@ -1,7 +1,6 @@
 """The layers that have to stay in float are found, and the model is what its recipe makes anew."""
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from torch import Tensor, nn
 import halfstep as hs
 from halfstep.flows import ptq
 from halfstep.flows.data import Data
-from halfstep.flows.keepable import keepable
-from halfstep.flows.search import Search, requantized, variants_of
+from halfstep.flows.search import Search, variants_of
 from halfstep.flows.summary import Summary
 from halfstep.flows.target import Target
 from tests.flows.small import X, mlp
@@ -198,32 +196,6 @@ def test_own_rules_that_are_superseded_go() -> None:
     ptq.quantize(mlp(), X, result.recipe)
 
 
-def test_functions_of_a_module_are_kept_without_its_layers() -> None:
-    """Where layers lie inside a module that adds by itself, a glob takes the sum alone."""
-
-    class Shortcut(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = nn.Conv2d(3, 3, 3, padding=1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x + self.conv(x)
-
-    torch.manual_seed(0)
-    model = nn.Sequential(Shortcut(), nn.Conv2d(3, 3, 1), nn.Conv2d(3, 4, 1))
-    result = ptq.quantize(model, IMAGES)
-    assert list(keepable(result.preparation.parts)) == ["0.conv", "[0]", "1", "2"]
-    data = Data([IMAGES])
-    data.run_all(model)
-    found = requantized(result, [hs.Rule("[0]", keep_float=True)], data).coverage
-    assert {row.layer: row.runs for row in found} == {
-        "0.conv": "int8",
-        "0": "float",
-        "1": "int8",
-        "2": "int8",
-    }
-
-
 def test_a_model_in_parts() -> None:
     """Where Python stands between programs, whole models are run instead of suffixes."""
 
@@ -263,61 +235,6 @@ def test_the_list_is_kept_when_recalibrating_and_in_files(tmp_path: Path) -> Non
     assert Summary.from_dict(plain) == result.summary
     hs.save(result, tmp_path / "net.halfstep")
     assert torch.equal(hs.load(tmp_path / "net.halfstep")(IMAGES), result.model(IMAGES))
-
-
-def test_other_rules_for_a_result() -> None:
-    """The model is that of quantizing anew; new ranges are found on data, or asked for."""
-    model = nn.Sequential(
-        nn.Linear(6, 8), nn.Flatten(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)
-    )
-    result = ptq.quantize(model, X)
-    rules = [hs.Rule("0", keep_float=True)]
-    data = Data([X])
-    data.run_all(model)
-    found = requantized(result, rules, data)
-    expected = ptq.quantize(model, X, hs.recipes.static_int8().with_rules(*rules))
-    assert torch.equal(found.model(X), expected.model(X))
-    assert [row.runs for row in found.coverage] == [row.runs for row in expected.coverage]
-    assert found.recalibrate(X).recipe == found.recipe
-    wide = [hs.Rule("2", weight=ROWS, input=hs.uint16, output=hs.uint16)]
-    with pytest.raises(hs.ArgumentError, match="is not known, and there is no data to find it on"):
-        requantized(result, wide)
-    with pytest.raises(hs.ArgumentError, match="this result has no float model"):
-        requantized(ptq.quantize(mlp(), X, inplace=True), rules)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_drop": 0.1}, "and not of what: give evaluate="),
-        ({"evaluate": len}, "not how much of it may be lost: give max_drop="),
-        ({"evaluate": 3, "max_drop": 0.1}, "evaluate=3 is no function"),
-        ({"evaluate": len, "max_drop": -1}, r"max_drop=-1: give a number in the unit"),
-        ({"min_sqnr": -3}, "min_sqnr=-3: give a number in decibels, 0 or more"),
-        ({"min_sqnr": math.nan}, "min_sqnr=nan: give a number"),
-        ({"min_sqnr": "25"}, "min_sqnr='25': give a number"),
-        ({"min_sqnr": 25, "evaluate": len, "max_drop": 0.1}, "give one of them"),
-        ({"evaluate": lambda model: math.nan, "max_drop": 0.1}, "returned nan for the float model"),
-        ({"evaluate": lambda model: "good", "max_drop": 0.1}, "returned 'good' for the float"),
-    ],
-)
-def test_a_target_that_makes_no_sense(options: dict[str, Any], message: str) -> None:
-    """The error says what was given, and what to give."""
-    with pytest.raises(hs.ArgumentError, match=message):
-        ptq.quantize(mlp(), X, **options)
-
-
-def test_an_sqnr_without_data_or_floats() -> None:
-    """There is nothing to measure it on."""
-    with pytest.raises(hs.ArgumentError, match="is measured on data, and there is none"):
-        ptq.quantize(mlp(), min_sqnr=25)
-
-    class Choice(nn.Sequential):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x).argmax(1)
-
-    with pytest.raises(hs.ArgumentError, match="the model returns none: give evaluate="):
-        ptq.quantize(Choice(nn.Linear(6, 4)), X, min_sqnr=25)
 
 
 def test_remedies_and_the_search_together() -> None:
