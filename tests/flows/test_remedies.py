@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import halfstep as hs
-from halfstep.flows import ptq
+from halfstep.flows import corrections, ptq
 from halfstep.flows.data import Data
 from halfstep.flows.order import order
 from halfstep.flows.preparation import traced
-from halfstep.graph.product import product
+from halfstep.flows.watch import watches_in
+from halfstep.graph.product import install
 from halfstep.spec.recipes import dynamic_int8, static_int8, weight_only
 from tests.flows.models import assert_same, snapshot
 
@@ -85,8 +87,6 @@ def test_equalized_and_smoothed_work_computes_the_float_function() -> None:
     preparation = traced(network(), asked, Data(X))
     programs = {part.path: [part.program] for part in preparation.parts}
     twin = copy.deepcopy(preparation.work)
-    from halfstep.graph.product import install  # noqa: PLC0415
-
     install(twin, programs)
     expected, given = network()(X), twin(X)
     assert not torch.equal(preparation.work.wide.weight, network().wide.weight)
@@ -206,8 +206,44 @@ def test_a_remedied_model_survives_its_file(tmp_path: Path) -> None:
     assert torch.equal(hs.load(tmp_path / "model.halfstep")(X), result.model(X))
 
 
-def test_methods_beside_forward_keep_the_float_bias() -> None:
-    """A copy of the quantized model has its own corrected biases."""
+def test_a_copy_has_the_same_biases() -> None:
+    """Of a quantized model, whose corrected biases are its own."""
     result = quantized(FOUR_BITS, BIAS)
-    twin = product(result.model)
-    assert torch.equal(twin(X), result.model(X))
+    assert torch.equal(copy.deepcopy(result.model)(X), result.model(X))
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of inputs, and of batches that are simulated together; a note says on how many."""
+    watched = ptq.prepare(network(), X[:4], FOUR_BITS.with_remedies(BIAS))
+    (watch,) = watches_in(watched)[""]
+    watch.room = 3 * X[:4].nbytes
+    for batch in X.split(4):
+        watched(batch)
+    assert len(watch.kept) == 3
+    monkeypatch.setattr(corrections, "MOST_BYTES", 1)
+    result = ptq.convert(watched)
+    assert "biases are corrected on 1 of 3 batches, as memory allows" in result.coverage.notes
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        {"weight": FOUR_BITS[0].weight, "weight_observer": hs.HistogramObserver},
+        {"weight": hs.HistogramObserver(FOUR_BITS[0].weight)},
+    ],
+)
+def test_a_rule_chooses_the_range_of_its_weights(slots: dict[str, Any]) -> None:
+    """By an observer of its own, or in the place of the format; the error becomes smaller."""
+    model = nn.Linear(64, 8)
+    torch.manual_seed(0)
+    model.weight.data = torch.randn(8, 64)
+    made = [
+        ptq.quantize(model, recipe=[hs.Rule("*", **given)]).model.weight
+        for given in ({"weight": FOUR_BITS[0].weight}, slots)
+    ]
+    weight = model.weight.detach()
+    errors = [float((each.dequantize() - weight).pow(2).sum()) for each in made]
+    assert errors[1] < 0.95 * errors[0]
+    observer = hs.HistogramObserver(FOUR_BITS[0].weight)
+    observer(model.weight)
+    assert torch.equal(made[1].scale, observer.qparams()[0])
