@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+import halfstep.graph.channel_clamp  # noqa: F401  (registers its operator)
 from halfstep.errors import ArgumentError
 from halfstep.graph.integer_ops import INTEGER
 from halfstep.graph.program import TorchName
