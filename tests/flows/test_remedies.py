@@ -110,6 +110,16 @@ def test_the_engine_computes_the_integers_of_the_reference(
     assert result.summary.equality["torch"].startswith("equal to the reference in all")
 
 
+@pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
+def test_other_engines_run_what_remedies_make(engine: str) -> None:
+    """As near to the float model as ours, to half a decibel."""
+    pytest.importorskip("onnx")
+    pytest.importorskip(engine)
+    recipe = static_int8().with_remedies(*EVERY)
+    other = ptq.quantize(network(), list(X.split(16)), recipe, engine=engine).summary.sqnr
+    assert other == pytest.approx(quantized(static_int8(), *EVERY).summary.sqnr, abs=0.5)
+
+
 def test_corrections_bring_the_model_nearer() -> None:
     """In four bits by at least 3 dB, by bias correction and by batch norms re-estimated as well."""
     plain, biased = quantized(FOUR_BITS).summary.sqnr, quantized(FOUR_BITS, BIAS).summary.sqnr
