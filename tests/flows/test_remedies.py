@@ -257,3 +257,26 @@ def test_a_rule_chooses_the_range_of_its_weights(slots: dict[str, Any]) -> None:
     observer = hs.HistogramObserver(FOUR_BITS[0].weight)
     observer(model.weight)
     assert torch.equal(made[1].scale, observer.qparams()[0])
+
+
+class Cut(nn.Module):
+    """Two linear layers whose weights are halves of one parameter, without biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = nn.Parameter(torch.randn(8, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 6) to (N, 8)."""
+        first, second = self.both.chunk(2)
+        return torch.cat([F.linear(x, first), F.linear(x, second)], 1)
+
+
+def test_layers_whose_weights_are_cut_get_biases() -> None:
+    """Each its own, as constants of the program."""
+    torch.manual_seed(0)
+    x = torch.rand(32, 6)
+    result = ptq.quantize(Cut(), x, FOUR_BITS.with_remedies(BIAS))
+    (part,) = result.parts[""]
+    assert len([name for name in part.program.constants if "bias_corrected" in name]) == 2
+    assert result.summary.sqnr > ptq.quantize(Cut(), x, FOUR_BITS).summary.sqnr

@@ -4,7 +4,7 @@ The quantized program is simulated on what its float form was given while it was
 batches together, from the first layer to the last; the float model stays as it is.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,11 +42,13 @@ def asks_for_inputs(recipe: Recipe) -> bool:
 
 
 @dataclass
-class Corrections:
+class _Corrections:
     """What is corrected in one program, layer by layer.
 
-    is_normed: whether batch norms are re-estimated; is_biased: whether biases are corrected.
+    kinds: the remedies that are asked for.
     shared: the parameters that several steps of the model read.
+    expected: the moments of the float layers; factors, biases: what was found, by the names of
+        weights and of steps.
     """
 
     part: Part
@@ -86,16 +88,10 @@ class Corrections:
         kind, decision = kind_of(step), self.part.placement.decisions.get(step.name)
         if kind is None or kind.name not in _LAYERS or decision is None or decision.weight is None:
             return None
-        if step.args[2] is not None and step.args[2].name not in self._known:
-            return None
-        return -1 if kind.name == "linear" else 1 - self._weight_ndim(step)
-
-    @property
-    def _known(self) -> Mapping[str, Any]:
-        return {**self.part.program.parameters, **self.part.program.constants}
-
-    def _weight_ndim(self, step: Step) -> int:
-        return len(step.args[3]) + 2
+        bias, program = step.args[2], self.part.program
+        if bias is not None and not {bias.name} & (program.parameters.keys() | program.constants):
+            return None  # the model computes it
+        return -1 if kind.name == "linear" else -1 - len(step.args[3])  # its stride has all pixels
 
     def _expect(self, step: Step, values: list[Any]) -> list[Any]:
         """Note the moments of a float layer."""
@@ -123,7 +119,7 @@ class Corrections:
             self.done[step.name] = BIAS_CORRECTED
         else:
             return values
-        self.biases[step.name] = bias
+        self.biases[step.name] = bias.to(values[0])
         return values
 
     def _takes_factors(self, step: Step) -> bool:
@@ -142,10 +138,8 @@ class Corrections:
         names, constants = Names.of(program), dict(program.constants)
         steps = {step.name: step for step in program.steps}
         paths: dict[str, Tensor] = {}
-        for name, new in self.biases.items():
+        for name, value in self.biases.items():
             step, old = steps[name], steps[name].args[2]
-            like = self._tensor(step.args[1].name if old is None else old.name)
-            value = new.to(like)
             is_own = old is not None and len(flow.readers[old.name]) == 1
             if is_own and old.name in constants:
                 constants[old.name] = value
@@ -187,8 +181,8 @@ def corrected_parts(
         if most < len(kept):
             notes.append(f"biases are corrected on {most} of {len(kept)} batches, as memory allows")
         shared = shared_names(work, part, preparation.parts)
-        work_part = Corrections(part, work.get_submodule(part.path), kinds, shared)
-        found.append(work_part.run(quantized, kept[:most], preparation))
+        correcting = _Corrections(part, work.get_submodule(part.path), kinds, shared)
+        found.append(correcting.run(quantized, kept[:most], preparation))
     return found, notes + _nothing_done(parts, found, kinds)
 
 
