@@ -1,40 +1,31 @@
 """Which pieces of advice help, found by measuring each, and the recipe that they come to."""
 
-import math
-import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
-from halfstep.errors import ArgumentError, HalfstepWarning
-from halfstep.flows.compare import Noise
-from halfstep.flows.data import Data
-from halfstep.flows.origin import Preparation
-from halfstep.flows.parts import joined
 from halfstep.flows.progress import steps
-from halfstep.flows.ptq import quantize
-from halfstep.flows.ranking import noises
-from halfstep.flows.result import Result
-from halfstep.flows.variants import Variants
-from halfstep.graph.matching import Matcher, only
-from halfstep.report.advice import BIAS_OVERFLOW, RuleOf
+from halfstep.flows.trials import Trials
 from halfstep.report.records import Advice
-from halfstep.spec import Rule
 from halfstep.spec.recipe import Recipe
 
-# What brings less, in dB at the output, is not worth a reader's time.
-_LEAST = 0.5
-# So many pieces of advice are shown at most, and so many are measured.
-_SHOWN, _MEASURED = 8, 40
-# So many dB more a layer in float has to bring than a remedy that keeps it in integers.
-_LAST_RESORT = 3.0
+# What brings less, in dB at the output, is not worth a reader's time; nor is a layer in float.
+_LEAST, _LEAST_KEPT = 0.5, 1.0
+# From this SQNR of the output on no layer is advised to stay in float.
+_FINE = 40.0
+# What is wrong whatever the output shows is put right even if the output is so many dB worse.
+_HARMLESS = -0.2
+# So many pieces of advice are taken at most; so many are measured, and so many of them again
+# beside those that were taken.
+_TAKEN, _MEASURED, _AGAIN = 8, 40, 10
+
+_NO_CURE = "No remedy helps here: keep what reads it in float, if its other channels matter"
 
 
 @dataclass(frozen=True)
 class Suggested:
     """The advice that helps, worst trouble first, and the recipe with it, measured.
 
-    recipe and sqnr are None where nothing helps.
+    recipe and sqnr are None where nothing is to be changed.
     """
 
     advice: tuple[Advice, ...] = ()
@@ -44,147 +35,91 @@ class Suggested:
 
 @dataclass
 class Advising:
-    """Pieces of advice for a quantized model, measured on data whose batches were kept."""
+    """Pieces of advice for a quantized model, each measured beside those that were taken before.
 
-    variants: Variants
-    data: Data
-    _by_recipe: dict[str, float] = field(default_factory=dict)
+    What helps most is taken first; of what leaves a layer in integers at first, and layers in float
+    only while the output is not fine without them.
+    """
 
-    @property
-    def preparation(self) -> Preparation:
-        """The model as it is."""
-        return self.variants.preparation
-
-    @cached_property
-    def base(self) -> float:
-        """The SQNR of the output as it is."""
-        return self.of_recipe(self.preparation.order.recipe)
+    trials: Trials
+    _taken: list[Advice] = field(default_factory=list)
 
     def suggested(self, candidates: Sequence[Advice]) -> Suggested:
-        """What helps among the candidates, each beside those before it."""
-        measured = self._best(self._measured(candidates[:_MEASURED]))
-        helpful = [one for one in measured if one.harm >= _LEAST]
-        chosen: list[Advice] = []
-        recipe, reached = self.preparation.order.recipe, self.base
-        for one in helpful:
-            if len(chosen) == _SHOWN:
-                break
-            if one.cause == BIAS_OVERFLOW:
-                chosen.append(one)
-                continue
-            sqnr = self.of_recipe(_with(recipe, one))
-            if sqnr >= reached + _LEAST:
-                recipe, reached = _with(recipe, one), sqnr
-                chosen.append(one)
-        if recipe is self.preparation.order.recipe:
-            return Suggested(tuple(chosen))
-        return Suggested(tuple(chosen), recipe, reached)
+        """What helps among the candidates; those that have a harm are told in any case."""
+        trials, own = self.trials, self.trials.recipe
+        kept = [one for one in candidates if one.keeps_float]
+        cures = [one for one in candidates if not one.keeps_float]
+        self._take_best(_distinct(cures), _LEAST, lambda: True)
+        self._take_best(kept, _LEAST_KEPT, lambda: trials.sqnr < _FINE)
+        for one in candidates:
+            if one.harm and not any(_is_same(one, other) for other in self._taken):
+                self._tell(one)
+        advice = tuple(sorted(self._taken, key=lambda one: -one.harm))
+        if trials.recipe == own:
+            return Suggested(advice)
+        return Suggested(advice, trials.recipe, trials.sqnr)
 
-    def _measured(self, candidates: Sequence[Advice]) -> list[Advice]:
-        """The candidates, each with the dB that it brings by itself."""
-        by_rules = [one for one in candidates if one.rules]
-        base, *sqnrs = self._sqnrs([(), *(one.rules for one in by_rules)])
-        found = [
-            replace(one, harm=max(one.harm, sqnr - base))
-            for one, sqnr in zip(by_rules, sqnrs, strict=True)
-        ]
-        remedies = dict.fromkeys(remedy for one in candidates for remedy in one.remedies)
-        every = steps(list(remedies), "advising", progress=self.data.progress)
-        own = self.preparation.order.recipe
-        gains = {one: self.of_recipe(own.with_remedies(one)) - self.base for one in every}
-        found += [one for one in candidates if not one.rules and not one.remedies]
-        found += [
-            replace(one, harm=gains[one.remedies[0]])
-            for one in candidates
-            if one.remedies and not one.rules
-        ]
+    def _take_best(
+        self, candidates: Sequence[Advice], least: float, is_wanted: Callable[[], bool]
+    ) -> None:
+        """Take what helps, the best first, and of what is said of one layer the best."""
+        left = list(candidates[:_MEASURED])
+        while left and len(self._taken) < _TAKEN and is_wanted():
+            (_, best), *others = self._ranked(left)
+            if not self._take(best, self._gain(best), least):
+                return
+            left = [one for _, one in others if one.layer != best.layer][:_AGAIN]
+
+    def _ranked(self, candidates: Sequence[Advice]) -> list[tuple[float, Advice]]:
+        """The candidates with the dB that each brings beside what was taken, the best first."""
+        by_rules = [one for one in candidates if not one.remedies]
+        by_remedies = [one for one in candidates if one.remedies]
+        found = list(zip(self.trials.by_rules(by_rules), by_rules, strict=True))
+        found += [(self.trials.by_remedies(one), one) for one in self._steps(by_remedies)]
         return sorted(found, key=_order)
 
-    @staticmethod
-    def _best(measured: Iterable[Advice]) -> list[Advice]:
-        """Of what is said of one layer the best, and of one remedy the first."""
-        kept: dict[object, Advice] = {}
-        for one in measured:
-            remedied = any(
-                one.remedies and one.remedies == other.remedies for other in kept.values()
-            )
-            if not remedied:
-                kept.setdefault((one.layer, one.cause == BIAS_OVERFLOW), one)
-        return list(kept.values())
+    def _gain(self, advice: Advice) -> float:
+        """The dB that a piece of advice brings, on all data."""
+        if advice.remedies:
+            return self.trials.by_remedies(advice)
+        trial = replace(self.trials)
+        trial.take(advice)
+        return trial.sqnr - self.trials.sqnr
 
-    def of_recipe(self, recipe: Recipe) -> float:
-        """The SQNR of the model by another recipe, on all data."""
-        key = repr(recipe)
-        if key not in self._by_recipe:
-            self._by_recipe[key] = self._of_recipe(recipe)
-        return self._by_recipe[key]
+    def _steps(self, candidates: Sequence[Advice]) -> Iterable[Advice]:
+        return steps(candidates, "advising", progress=self.trials.data.progress)
 
-    def _of_recipe(self, recipe: Recipe) -> float:
-        own = self.preparation.order.recipe
-        if recipe.remedies != own.remedies:
-            found = quantized_by(recipe, self.preparation, self.data).summary.sqnr
-            return -math.inf if found is None or math.isnan(found) else found
-        rules = recipe.rules[: len(recipe.rules) - len(own.rules)]
-        noise, (variant,) = Noise(), self.variants.by([rules])
-        for pair in self.data.run_kept(self.variants.model(variant), title="advising"):
-            noise.add(*pair)
-        return _of(noise)
+    def _tell(self, advice: Advice) -> None:
+        """Take what is wrong whatever the output shows: its cure, too, if that does no harm."""
+        is_reached = not advice.remedies or self.trials.treats(advice)
+        if is_reached and self._take(advice, self._gain(advice), _HARMLESS):
+            return
+        if advice.layer not in {one.layer for one in self._taken}:  # else it is cured already
+            self._taken.append(replace(advice, action=_NO_CURE, rules=(), remedies=()))
 
-    def _sqnrs(self, several: Sequence[Sequence[Rule]]) -> list[float]:
-        """The SQNR with each list of rules before the recipe's own."""
-        found = noises(self.variants, self.variants.by(several), self.data)
-        return [_of(noise) for noise in found]
-
-    def rule_of(self) -> RuleOf:
-        """Which rule of the recipe brings a value, written for the module of its operator alone."""
-        matcher = Matcher(list(self.preparation.order.recipe), self.preparation.work)
-        known = {
-            joined(part.path, step.name): (step, part.path)
-            for part in self.preparation.parts
-            for step in part.program.steps
-        }
-        sources = {joined(path, step.source): None for step, path in known.values()}
-
-        def rule(value: str) -> Rule | None:
-            if value not in known:
-                return None
-            step, path = known[value]
-            found = matcher.rule_for(step, path)
-            match = only(joined(path, step.source), sources)
-            return None if found is None else replace(found, match=match)
-
-        return rule
+    def _take(self, advice: Advice, gain: float, least: float) -> bool:
+        """Take a piece of advice that brings enough, and note what it brings."""
+        if gain < least:
+            return False
+        self.trials.take(advice)
+        self._taken.append(replace(advice, harm=max(advice.harm, gain)))
+        return True
 
 
-def _of(noise: Noise) -> float:
-    if noise.sqnr is None:
-        raise ArgumentError("the model returns no float tensors, so there is nothing to compare")
-    return -math.inf if math.isnan(noise.sqnr) else noise.sqnr
+def _order(pair: tuple[float, Advice]) -> float:
+    """The greatest gain first, from which each layer in float takes what it has to bring."""
+    gain, advice = pair
+    return _LEAST_KEPT * len(advice.rules) * advice.keeps_float - gain
 
 
-def _order(advice: Advice) -> float:
-    """The most helpful first; a layer in float only where that brings clearly more."""
-    is_kept = any(rule.keep_float for rule in advice.rules)
-    return -advice.harm + _LAST_RESORT * is_kept
+def _distinct(cures: Iterable[Advice]) -> list[Advice]:
+    """What can be done by itself, and of each remedy, which is for all layers, the first advice."""
+    found: dict[object, Advice] = {}
+    for one in cures:
+        if one.rules or one.remedies:
+            found.setdefault(one.remedies or (one.layer, one.rules), one)
+    return list(found.values())
 
 
-def _with(recipe: Recipe, advice: Advice) -> Recipe:
-    """The recipe, with a piece of advice before its rules."""
-    made = recipe.with_rules(*advice.rules) if advice.rules else recipe
-    return made.with_remedies(*advice.remedies) if advice.remedies else made
-
-
-def quantized_by(recipe: Recipe, preparation: Preparation, data: Data) -> Result:
-    """The float model quantized anew by another recipe, on the batches that were kept."""
-    batches = data.batches if data.is_function else [batch for batch, _ in data.kept]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HalfstepWarning)  # what would be said is measured
-        return quantize(
-            preparation.original,
-            batches,
-            recipe,
-            forward=data.forward,
-            progress=False,
-            engine=preparation.order.engine,
-            check="none",
-        )
+def _is_same(one: Advice, other: Advice) -> bool:
+    return (one.layer, one.cause) == (other.layer, other.cause)

@@ -19,6 +19,7 @@ from halfstep.flows.result import Result, engine_of
 from halfstep.flows.search import Search, variants_of
 from halfstep.flows.target import Evaluate, Target
 from halfstep.flows.training_mode import left_in_training
+from halfstep.flows.trials import Trials, rules_of
 from halfstep.flows.variants import Variants
 from halfstep.report.advice import candidates
 from halfstep.report.errors import error_between
@@ -171,8 +172,8 @@ def _suggested(
     """The advice that helps; none where nothing can be measured, or nothing differs."""
     if variants is None or not output.noise or not data.kept:
         return Suggested()
-    advising = Advising(variants, data)
-    return advising.suggested(candidates(layers, advising.rule_of()))
+    found = candidates(layers, rules_of(variants.preparation))
+    return Advising(Trials(variants, data)).suggested(found)
 
 
 def _kept(variants: Variants | None, target: Target, layers: tuple[Layer, ...]) -> Kept | None:

@@ -161,6 +161,11 @@ class Advice:
     remedies: tuple[Remedy, ...] = ()
     harm: float = 0.0
 
+    @property
+    def keeps_float(self) -> bool:
+        """Whether it takes a layer out of the integers."""
+        return any(rule.keep_float for rule in self.rules)
+
     def __str__(self) -> str:
         return f"{self.layer or '(the model)'}: {self.cause} ({self.evidence}). {self.action}"
 
@@ -205,6 +210,11 @@ class Layer:
     after: int = 0
     float_ms: float | None = None
     ms: float | None = None
+
+    @property
+    def own(self) -> str:
+        """The value of its own operator; what is fused to it may be of another module."""
+        return self.operators[0] if self.operators else self.value
 
     @property
     def verdict(self) -> str:
