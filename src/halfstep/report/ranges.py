@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from halfstep.observe import HistogramObserver, MinMaxObserver, PercentileObserver
@@ -38,33 +38,34 @@ class Ranges:
 
     def of(self, layer: Layer) -> Iterator[Advice]:
         """Advice for the range of what a layer makes, and of what it is given in float."""
-        for values, rule, side in self._found_by(layer):
-            yield from _range(layer, values, rule, side)
+        for found in self._found_by(layer):
+            yield from _range(layer, found)
 
-    def _found_by(self, layer: Layer) -> Iterator[tuple[Values, Rule, str]]:
-        """The values whose range rules for a layer decide on, with these, and which side."""
+    def _found_by(self, layer: Layer) -> Iterator["_Found"]:
+        """The values whose range rules for a layer decide on."""
         own = self._rule_of(layer.own)
         last = self._rule_of(layer.value) or own
         if layer.output is not None and last is not None:
-            yield layer.output, last, "output"
+            yield _Found(layer.output, last, layer.layer)
         for values in layer.inputs:
             maker = self._makers.get(values.name)
             if own is not None and (maker is None or maker.output is None):
-                yield values, own, "input"
+                name = layer.layer if maker is None else maker.layer
+                yield _Found(values, own, name, side="input", is_made=maker is not None)
 
     def together(self) -> Iterator[Advice]:
         """Advice to cut off what is rare in all values at once, as it runs through a model."""
         every = (
             advice
             for layer in self._layers
-            for values, rule, side in self._found_by(layer)
-            for advice in list(_tail(layer, values, rule, side))[-1:]
+            for found in self._found_by(layer)
+            for advice in list(_tail(found))[-1:]
         )
-        found = list(every)
-        rules = {rule.match: rule for one in found for rule in one.rules}
+        several = list(every)
+        rules = {rule.match: rule for one in several for rule in one.rules}
         if len(rules) > 1:
-            evidence = f"{found[0].evidence}; {len(rules) - 1} more values are like that"
-            yield replace(found[0], evidence=evidence, rules=tuple(rules.values()))
+            evidence = f"{several[0].evidence}; {len(rules) - 1} more values are like that"
+            yield replace(several[0], evidence=evidence, rules=tuple(rules.values()))
 
     def left_out(self) -> Iterator[Advice]:
         """Advice to keep in float all that reads a value which few codes are left for."""
@@ -116,39 +117,60 @@ def lost(spread: float) -> float:
     return 20 * math.log10(2 * spread / _LOST) if spread >= _LOST else 0.0
 
 
-def _range(layer: Layer, values: Values, rule: Rule, side: str) -> Iterator[Advice]:
-    part = share(layer, f"{side} clipping")
+@dataclass(frozen=True)
+class _Found:
+    """A value whose range a rule decides on.
+
+    layer: that of which it is said: what makes it, else what reads it.
+    side: the sources of the error of the layer whose rule it is.
+    """
+
+    values: Values
+    rule: Rule
+    layer: str
+    side: str = "output"
+    is_made: bool = True
+
+    @property
+    def name(self) -> str:
+        """What it is of the layer."""
+        return "output" if self.is_made else "input"
+
+    def advice(self, cause: str, evidence: str, action: str, observer: type) -> Advice:
+        """To find the range in another way."""
+        rules = (replace(self.rule, observer=observer),)
+        return Advice(self.layer, cause, evidence, action, rules)
+
+
+def _range(layer: Layer, found: _Found) -> Iterator[Advice]:
+    values, part = found.values, share(layer, f"{found.side} clipping")
     if values.saturated > SATURATED and part > SHARE:
         evidence = (
-            f"{percent(values.saturated)} of its {side} lies outside of {span(values)}, and it "
-            f"reaches from {number(values.low)} to {number(values.high)}"
+            f"{percent(values.saturated)} of its {found.name} lies outside of {span(values)}, and "
+            f"it reaches from {number(values.low)} to {number(values.high)}"
         )
         action = "Find its range by the smallest and the largest value"
-        yield _ranged(layer, rule, (_CLIPPED, evidence, action), MinMaxObserver)
-    if share(layer, f"{side} rounding") > SHARE:
-        yield from _tail(layer, values, rule, side)
+        yield found.advice(_CLIPPED, evidence, action, MinMaxObserver)
+    if share(layer, f"{found.side} rounding") > SHARE:
+        yield from _tail(found)
 
 
-def _tail(layer: Layer, values: Values, rule: Rule, side: str) -> Iterator[Advice]:
+def _tail(found: _Found) -> Iterator[Advice]:
     """Advice for a range that is far wider than nearly all of the values."""
-    most, reach = _most(values), _reach(values)
+    values, most, reach = found.values, _most(found.values), _reach(found.values)
     grid = max(abs(values.grid_low), abs(values.grid_high))
     if not most or max(reach, grid) < _TAIL * most:
         return
     if reach >= _TAIL * most:
-        evidence = _far(values, side, reach / most)
+        evidence = _far(values, found.name, reach / most)
         action = "Cut off what is rare: its range by the least squared error"
-        yield _ranged(layer, rule, (_RARE, evidence, action), HistogramObserver)
+        yield found.advice(_RARE, evidence, action, HistogramObserver)
         action = "Cut off what is rare: its range by a percentile"
     else:
         of = f"{grid / most:.1f} times as far as {percent(_NEARLY_ALL)} of its values"
-        evidence = f"its {side} has codes for {span(values)}, {of}"
+        evidence = f"its {found.name} has codes for {span(values)}, {of}"
         action = "Calibrate without what is rare, or cut it off: its range by a percentile"
-    yield _ranged(layer, rule, (_RARE, evidence, action), PercentileObserver)
-
-
-def _ranged(layer: Layer, rule: Rule, said: tuple[str, str, str], observer: type) -> Advice:
-    return Advice(layer.layer, *said, rules=(replace(rule, observer=observer),))
+    yield found.advice(_RARE, evidence, action, PercentileObserver)
 
 
 def _far(values: Values, side: str, times: float) -> str:
