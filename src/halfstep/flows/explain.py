@@ -77,7 +77,8 @@ def explain(  # noqa: PLR0913  (one call is the whole flow)
     >>> import halfstep as hs, torch
     >>> net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
     >>> x = torch.randn(64, 8)
-    >>> found = hs.explain(net, hs.ptq.quantize(net, x), x)
+    >>> from halfstep.flows.explain import explain
+    >>> found = explain(net, hs.ptq.quantize(net, x), x)
     >>> [(layer.layer, layer.runs) for layer in found.layers]
     [('0', 'int8'), ('2', 'int8')]
     """

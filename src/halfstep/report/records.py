@@ -267,12 +267,10 @@ class Findings:
     """Everything that is known of what quantizing did to a model.
 
     model: its class. recipe: what it was made by. engine: what ran it.
-    output: the error of what the model returns.
-    task: the user's own metric, float and quantized, where given.
+    output: the error of what it returns. task: the user's own metric, float and quantized.
     layers: in the order of execution. advice: worst first.
-    suggested_recipe: the recipe with the advice that was measured to help; None where nothing is
-        to be done.
-    suggested_sqnr: the output's SQNR with it, measured.
+    suggested_recipe: the recipe with the advice that was measured to help, and the output's
+        ``suggested_sqnr`` with it; None where nothing is to be done.
     kept: the shortest list to keep in float, where a target was asked for.
     notes: what concerns no single layer.
     batches, samples: how much data it is measured on.

@@ -46,7 +46,7 @@ def percent(share: float) -> str:
     """A share of a whole.
 
     >>> percent(0.25), percent(0.0123), percent(0.0004), percent(0.999)
-    ('25%', '1.2%', '0.04%', '99.9%')
+    ('25%', '1.23%', '0.04%', '99.9%')
     """
     return f"{100 * share:.3g}%" if share >= 1e-3 else f"{100 * share:.1g}%"
 
