@@ -31,6 +31,24 @@ class Weights:
         return scale, torch.zeros_like(scale, dtype=torch.int32), self.bias
 
 
+class _Packed:
+    """Weights in the order that oneDNN wants for the sizes of the first input.
+
+    They serve all sizes; packed without any, many shapes would reorder them in every call.
+    """
+
+    def __init__(self, pack: Callable[[list[int]], Tensor]) -> None:
+        self._pack = pack
+        self._weights: Tensor | None = None
+
+    def for_input(self, x: Tensor) -> Tensor:
+        """The packed weights."""
+        found = self._weights
+        if found is None:
+            found = self._weights = self._pack(list(x.shape))
+        return found
+
+
 @dataclass(frozen=True)
 class Window:
     """How a convolution moves."""
@@ -106,24 +124,36 @@ def conv(
     _, scale, zero_point = _operand(x)
     sides = (list(window.stride), list(window.padding), list(window.dilation), window.groups)
     w_scale, w_zero_point, bias = weights.prepared()
-    packed = torch.ops.onednn.qconv_prepack(weights.codes, w_scale, scale, zero_point, *sides)
-    rest = (packed, w_scale, w_zero_point)
+    ndim = weights.codes.ndim
+
+    def pack(sizes: list[int]) -> Tensor:
+        made = torch.ops.onednn.qconv_prepack(
+            weights.codes, w_scale, scale, zero_point, *sides, sizes if ndim == 4 else None
+        )
+        return cast("Tensor", made)
+
+    packed = _Packed(pack)
     then = (bias, *sides, *_output(finish))
     if residual is None:
         plain = torch.ops.onednn.qconv_pointwise.default
-        given: tuple[Any, ...] = (scale, zero_point, *rest, *then, "none", [], "")
-        return _with_batch(_finished(lambda x: plain(x, *given), x, finish), weights.codes.ndim)
-    if weights.codes.ndim != 4 or residual.dtype != finish.dtype:
+        given: tuple[Any, ...] = (w_scale, w_zero_point, *then, "none", [], "")
+
+        def run(x: Tensor) -> Tensor:
+            return cast("Tensor", plain(x, scale, zero_point, packed.for_input(x), *given))
+
+        return _with_batch(_finished(run, x, finish), ndim)
+    if ndim != 4 or residual.dtype != finish.dtype:
         return None
     sum_up = torch.ops.onednn.qconv2d_pointwise.binary
     after: tuple[Any, ...] = (residual.scale, residual.zero_point, "sum", 1.0, "none", [], "")
 
-    def run(x: Tensor, held: Tensor) -> Tensor:
+    def add(x: Tensor, held: Tensor) -> Tensor:
         # The sum is written over the residual, which others may read as well.
-        accumulator = torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
-        return cast("Tensor", sum_up(x, scale, zero_point, *rest, accumulator, *then, *after))
+        own = torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
+        rest = (packed.for_input(x), w_scale, w_zero_point, own)
+        return cast("Tensor", sum_up(x, scale, zero_point, *rest, *then, *after))
 
-    return _with_batch(_finished(run, x, finish), 4)
+    return _with_batch(_finished(add, x, finish), 4)
 
 
 def linear(weights: Weights, x: Codes, finish: Finish) -> Function | None:
@@ -132,7 +162,13 @@ def linear(weights: Weights, x: Codes, finish: Finish) -> Function | None:
         return None
     _, scale, zero_point = _operand(x)
     w_scale, w_zero_point, bias = weights.prepared()
-    packed = torch.ops.onednn.qlinear_prepack(weights.codes, None)
-    run = torch.ops.onednn.qlinear_pointwise.default
-    rest: tuple[Any, ...] = (packed, w_scale, w_zero_point, bias, *_output(finish), "none", [], "")
-    return _finished(lambda x: run(x, scale, zero_point, *rest), x, finish)
+    packed = _Packed(
+        lambda sizes: cast("Tensor", torch.ops.onednn.qlinear_prepack(weights.codes, sizes))
+    )
+    act = torch.ops.onednn.qlinear_pointwise.default
+    rest: tuple[Any, ...] = (w_scale, w_zero_point, bias, *_output(finish), "none", [], "")
+
+    def run(x: Tensor) -> Tensor:
+        return cast("Tensor", act(x, scale, zero_point, packed.for_input(x), *rest))
+
+    return _finished(run, x, finish)
