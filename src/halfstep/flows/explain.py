@@ -182,9 +182,9 @@ def _kept(variants: Variants | None, target: Target, layers: tuple[Layer, ...]) 
         return None
     if variants is None:
         raise ArgumentError(
-            "a target needs what hs.ptq.quantize returned, with its float model: this model was "
-            "read from a file. Quantize the float model with the target: hs.ptq.quantize(model, "
-            "batches, min_sqnr=...)"
+            "a target needs what hs.ptq.quantize returned, or a model with the recipe that it was "
+            "made by: give recipe=, or quantize the float model with the target: "
+            "hs.ptq.quantize(model, batches, min_sqnr=...)"
         )
     kept, _ = Search(variants, target).run()
     return replace(kept, ms=cost(layers, kept.layers))
@@ -197,6 +197,6 @@ def _notes(found: Origins, data: Data, output: Error) -> tuple[str, ...]:
     if len(data.kept) < data.count:
         notes.append(f"measured on the first {len(data.kept)} of {data.count} batches: no more fit")
     if found.result is None and output.noise:
-        notes.append("advice is measured on what hs.ptq.quantize returned, and this is a model")
+        notes.append("no advice is measured: the recipe that this model was made by is not known")
     result = found.result
     return (*notes, *(result.coverage.notes if result is not None else ()))

@@ -1,22 +1,26 @@
 """The float model of a quantized one, traced anew where it is not at hand, and checked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from halfstep.errors import ArgumentError
+from halfstep.flows.corrections import asks_for_inputs
+from halfstep.flows.coverage import Coverage
 from halfstep.flows.data import Data
 from halfstep.flows.order import is_ours, order
 from halfstep.flows.origin import Preparation
-from halfstep.flows.preparation import sharing, traced
+from halfstep.flows.preparation import in_layers, sharing, traced
 from halfstep.flows.result import Result, parts_of
+from halfstep.flows.summary import Summary
 from halfstep.graph.product import install
 from halfstep.graph.program import Program
-from halfstep.graph.quantized import Quantized
+from halfstep.graph.quantized import Decision, Execution, Quantized
 from halfstep.report.measure import Pair
 from halfstep.spec.recipe import Recipe
+from halfstep.spec.recipes import dynamic_int8
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Origins:
 
     preparation: the float model, traced. model: the other form.
     pairs: the programs of both.
-    result: the quantized model with everything that is known of it, where a result was given.
+    result: the quantized model with everything that is known of it: as it was given, or of a model
+        whose recipe is known.
     """
 
     preparation: Preparation
@@ -45,16 +50,45 @@ def origins(
     """
     if isinstance(other, Result) and other.preparation is not None:
         _check_state(model, other.preparation.original)
-        preparation, found = other.preparation, other.model
-    else:
-        found = other.model if isinstance(other, Result) else other
-        known = other.recipe if isinstance(other, Result) else recipe
-        preparation = traced(model, order(model, known, has_data=True), data)
-        if not any("forward" in vars(one) and is_ours(one) for one in found.modules()):
-            plain = traced(found, order(found, known, has_data=True), data)
-            return Origins(preparation, *_beside(preparation, plain))
-    result = other if isinstance(other, Result) else None
-    return Origins(preparation, found, tuple(_pairs(preparation, found)), result)
+        pairs = tuple(_pairs(other.preparation, other.model))
+        return Origins(other.preparation, other.model, pairs, other)
+    found = other.model if isinstance(other, Result) else other
+    known = other.recipe if isinstance(other, Result) else recipe
+    preparation = traced(model, order(model, known, has_data=True), data)
+    if not any("forward" in vars(one) and is_ours(one) for one in found.modules()):
+        plain = traced(found, order(found, known, has_data=True), data)
+        return Origins(preparation, *_beside(preparation, plain))
+    if not _paths(preparation) & parts_of(found).keys():  # its layers were quantized, without data
+        preparation = in_layers(model, order(model, known or dynamic_int8(), has_data=False))
+    pairs = tuple(_pairs(preparation, found))
+    return Origins(preparation, found, pairs, _as_result(preparation, pairs, found))
+
+
+def _paths(preparation: Preparation) -> set[str]:
+    return {part.path for part in preparation.parts if part.runs}
+
+
+def _as_result(preparation: Preparation, pairs: Sequence[Pair], model: nn.Module) -> Result | None:
+    """A model that was read from a file as what made it; None where its recipe was another."""
+    recipe = preparation.order.recipe
+    decisions = [pair.quantized.decisions for pair in pairs]
+    expected = [dict(part.placement.decisions) for part in preparation.parts]
+    is_known = all(map(_agree, expected, decisions))
+    if not is_known or asks_for_inputs(recipe):  # what the programs were given is not in a file
+        return None
+    summary = Summary(recipe=recipe.name, bytes_before=0, bytes_after=0)
+    return Result(model, Coverage(), summary, recipe, preparation=preparation)
+
+
+def _agree(expected: Mapping[str, Decision], found: Mapping[str, Decision]) -> bool:
+    """Whether a recipe decides what is found; a program as it is has no decisions."""
+    wanted = {name: one for name, one in expected.items() if one.execution is not Execution.FLOAT}
+    given = {name: one for name, one in found.items() if one.execution is not Execution.FLOAT}
+    return wanted.keys() == given.keys() and all(
+        (one.execution, one.weight, one.input)
+        == (given[name].execution, given[name].weight, given[name].input)
+        for name, one in wanted.items()
+    )
 
 
 def _pairs(preparation: Preparation, model: nn.Module) -> Iterator[Pair]:
