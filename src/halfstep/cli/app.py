@@ -14,7 +14,7 @@ from halfstep.cli.console import error_console, print_plain
 from halfstep.cli.info import print_info
 from halfstep.cli.inspection import inspect_files
 from halfstep.cli.outputs import UsageError
-from halfstep.cli.verbs import bench, demo, export, quantize
+from halfstep.cli.verbs import bench, demo, explain, export, quantize
 from halfstep.errors import HalfstepError, HalfstepWarning
 
 EXIT_FAILED: Final = 1
@@ -120,5 +120,5 @@ def info() -> None:
     print_info()
 
 
-for verb in (quantize, bench, export, demo):
+for verb in (quantize, explain, bench, export, demo):
     app.command()(verb)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from halfstep.cli.demo.run import run_demo
+from halfstep.cli.explaining import Question, explain_file
 from halfstep.cli.quantizing import Order, quantize_model
 from halfstep.cli.saved import bench_file, export_file
 
@@ -26,6 +27,7 @@ FLOAT = (
     "The float model, as for quantize: needed where only parts of the model are in the file; bench "
     "measures it too."
 )
+EXPLAINED = "The float model: a .pt2 file or package.module:factory, as for quantize."
 Weights = Annotated[
     Path | None,
     typer.Option(help="Fill the model with this .safetensors or .pt file; runs no code in it."),
@@ -127,6 +129,45 @@ def export(
 ) -> None:
     """Write a quantized model as ONNX, with QuantizeLinear and DequantizeLinear."""
     export_file(model, output, opset=opset, float_name=float_model)
+
+
+def explain(  # noqa: PLR0913  (the options of one command)
+    model: Annotated[str, typer.Argument(help=EXPLAINED, metavar="FLOAT")],
+    quantized: Annotated[Path, typer.Argument(help="Its .halfstep file.", metavar="QUANT")],
+    *,
+    data: Annotated[str, typer.Option(help=f"What both are run on. {DATA}")],
+    html: Annotated[Path | None, typer.Option(help="Write a page with all of it.")] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", help="Write all of it as JSON, for machines.")
+    ] = None,
+    weights: Weights = None,
+    min_sqnr: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Find the fewest layers which, in float, bring the output to so many dB."
+        ),
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Of a data file.")] = None,
+    max_batches: Annotated[int | None, typer.Option(min=1, help="Use no more batches.")] = None,
+    untimed: Annotated[
+        bool, typer.Option("--untimed", help="Measure no milliseconds, which takes longest.")
+    ] = False,
+) -> None:
+    """Show where the accuracy of a quantized model went, layer by layer, and what to do."""
+    explain_file(
+        Question(
+            model=model,
+            quantized=quantized,
+            data=data,
+            weights=weights,
+            batch_size=batch_size,
+            max_batches=max_batches,
+            min_sqnr=min_sqnr,
+            timed=not untimed,
+            html=html,
+            json=json,
+        )
+    )
 
 
 def demo(
