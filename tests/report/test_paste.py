@@ -29,7 +29,7 @@ def test_added_rules_run_as_printed() -> None:
         hs.Rule("fc", weight=hs.QSpec(hs.int4, hs.PerGroup(1, 32), symmetric=True)),
     )
     text = to_python(recipe, BASE)
-    assert text.startswith("recipe = result.recipe.with_rules(")
+    assert text.startswith("recipe = hs.recipes.static_int8().with_rules(")
     assert run(text) == recipe
 
 
@@ -38,6 +38,14 @@ def test_remedies_run_as_printed() -> None:
     smoothed = BASE.with_remedies(hs.remedies.Smooth(0.7), hs.remedies.CorrectBias())
     for recipe in (smoothed, smoothed.with_rules(hs.Rule("fc", keep_float=True))):
         assert run(to_python(recipe, BASE)) == recipe
+
+
+def test_ones_own_recipe_is_that_of_the_result() -> None:
+    """What is added to it is all that is printed."""
+    base = Recipe("mine", [hs.Rule("fc", keep_float=True)])
+    text = to_python(base.with_rules(hs.Rule("conv1", keep_float=True)), base)
+    assert text.startswith("recipe = result.recipe.with_rules(")
+    assert "'fc'" not in text
 
 
 def test_another_recipe_is_written_in_full() -> None:

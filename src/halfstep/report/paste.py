@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from halfstep.spec import Rule
 from halfstep.spec.recipe import Recipe
+from halfstep.spec.recipes import dynamic_int8, static_int8
 
 
 def to_python(recipe: Recipe, base: Recipe) -> str:
@@ -16,12 +17,13 @@ def to_python(recipe: Recipe, base: Recipe) -> str:
         hs.Rule('conv1', keep_float=True),
     )
     """
-    added = _added(recipe, base)
-    if added is None:
-        return f"recipe = {_whole(recipe)}"
-    more = _call("with_rules", [_source(rule) for rule in added])
-    extra = recipe.remedies[len(base.remedies) :]
-    return f"recipe = result.recipe{more}" + _call("with_remedies", list(map(_source, extra)))
+    for start, name in ((_named(recipe), f"hs.recipes.{recipe.name}()"), (base, "result.recipe")):
+        added = None if start is None else _added(recipe, start)
+        if start is not None and added is not None:
+            more = _call("with_rules", [_source(rule) for rule in added])
+            extra = recipe.remedies[len(start.remedies) :]
+            return f"recipe = {name}{more}" + _call("with_remedies", list(map(_source, extra)))
+    return f"recipe = {_whole(recipe)}"
 
 
 def rules_to_python(rules: Sequence[Rule]) -> str:
@@ -31,6 +33,12 @@ def rules_to_python(rules: Sequence[Rule]) -> str:
     "hs.Rule('fc', keep_float=True)"
     """
     return "\n".join(map(_source, rules))
+
+
+def _named(recipe: Recipe) -> Recipe | None:
+    """The recipe of Halfstep's own that a recipe begins with, which needs no result at hand."""
+    known = (make() for make in (static_int8, dynamic_int8))
+    return next((one for one in known if one.name == recipe.name), None)
 
 
 def _added(recipe: Recipe, base: Recipe) -> tuple[Rule, ...] | None:
