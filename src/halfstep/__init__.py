@@ -76,25 +76,19 @@ from halfstep.tensor import (
 )
 
 if typing.TYPE_CHECKING:
-    from halfstep.flows import (
-        Coverage,
-        Explanation,
-        Quantizer,
-        Result,
-        Sensitivity,
-        SimulationReport,
-        calibrate,
-        deploy,
-        explain,
-        export_onnx,
-        load,
-        ptq,
-        save,
-        sensitivity,
-        simulate,
-        simulated,
-    )
+    from halfstep.flows import ptq
+    from halfstep.flows.calibrate import calibrate
+    from halfstep.flows.coverage import Coverage
+    from halfstep.flows.deploy import deploy
+    from halfstep.flows.explain import explain
+    from halfstep.flows.quantizers import Quantizer
+    from halfstep.flows.result import Result
+    from halfstep.flows.sensitivity import Sensitivity, sensitivity
+    from halfstep.flows.ship import export_onnx, load, save
+    from halfstep.flows.simulate import simulate, simulated
+    from halfstep.flows.tally import SimulationReport
     from halfstep.formats import load_tensors, save_tensors
+    from halfstep.report.explanation import Explanation
 
 __all__ = [
     "ArgumentError",
