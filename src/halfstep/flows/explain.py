@@ -10,6 +10,7 @@ from torch import nn
 from halfstep.errors import ArgumentError
 from halfstep.flows.advising import Advising, Suggested
 from halfstep.flows.batches import Batches, Forward
+from halfstep.flows.compare import floats
 from halfstep.flows.data import Data, copied, samples_in
 from halfstep.flows.gains import Gains, cost, gains
 from halfstep.flows.integers import state_bytes
@@ -135,7 +136,7 @@ def _measured(
     output, scores, count = Error(), [0.0, 0.0], 0
     for batch, _ in steps(data.kept, "explaining", progress=data.progress):
         both = measuring.run(partial(_run, data, batch))
-        output += error_between(*both) or Error()
+        output += error_between(*map(floats, both)) or Error()
         if metric is not None:
             size = samples_in(batch)
             count += size
