@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from halfstep.engines.race import Race
 from halfstep.engines.terms import codes_of, finish_of
 from halfstep.graph.frozen import Bound, Lookup
 from halfstep.numerics.native_codes import (
@@ -123,12 +124,22 @@ class _Largest:
 
 
 def max_pool(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:
-    """int.max_pool."""
+    """int.max_pool; PyTorch has a kernel for images of uint8 as well."""
     x, kernel, stride, padding, dilation, ceil_mode = args
     if not is_served():
         return None
     sides = (kernel, stride or kernel, padding, dilation)
-    return Bound(_Largest(_sliding(sides, ceil=ceil_mode, padded=False)), (x,))
+    ours = _Largest(_sliding(sides, ceil=ceil_mode, padded=False))
+    if len(kernel) != 2 or not hasattr(torch.ops.quantized, "max_pool2d"):
+        return Bound(ours, (x,))
+    given = (*map(list, sides), ceil_mode)
+    race = Race(ours, lambda x: torch.ops.quantized.max_pool2d(x, *given))
+
+    def run(x: Tensor) -> Tensor:
+        is_images = x.dtype == torch.uint8 and x.ndim == 4
+        return cast("Tensor", race(x) if is_images else ours(x))
+
+    return Bound(run, (x,))
 
 
 def adaptive_max_pool(args: tuple[Any, ...], lookup: Lookup) -> Bound | None:

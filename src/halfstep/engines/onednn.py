@@ -148,12 +148,31 @@ def conv(
     after: tuple[Any, ...] = (residual.scale, residual.zero_point, "sum", 1.0, "none", [], "")
 
     def add(x: Tensor, held: Tensor) -> Tensor:
-        # The sum is written over the residual, which others may read as well.
-        own = torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
-        rest = (packed.for_input(x), w_scale, w_zero_point, own)
+        rest = (packed.for_input(x), w_scale, w_zero_point, held)
         return cast("Tensor", sum_up(x, scale, zero_point, *rest, *then, *after))
 
-    return _with_batch(_finished(add, x, finish), 4)
+    return _Sum(_with_batch(_finished(add, x, finish), 4))
+
+
+class _Sum:
+    """A convolution whose sum with a residual is written over it; called, over a copy of it."""
+
+    def __init__(self, add: Function) -> None:
+        self._add = add
+
+    def __call__(self, x: Tensor, held: Tensor) -> Tensor:
+        return self._add(x, _copied(held))
+
+    def over(self, x: Tensor, held: Tensor) -> Tensor:
+        """The same, without a copy where the residual lies as oneDNN wants it."""
+        lies_right = held.ndim == 4 and held.is_contiguous(memory_format=torch.channels_last)
+        return self._add(x, held if lies_right else _copied(held))
+
+
+def _copied(held: Tensor) -> Tensor:
+    if held.ndim != 4:
+        return held.clone()
+    return torch.empty_like(held, memory_format=torch.channels_last).copy_(held)
 
 
 def linear(weights: Weights, x: Codes, finish: Finish) -> Function | None:

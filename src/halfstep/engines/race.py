@@ -33,11 +33,19 @@ class Race:
 
     def __call__(self, x: Tensor, *rest: Any) -> Any:
         """What every one of the functions returns."""
+        return self._for(x, *rest)(x, *rest)
+
+    def over(self, x: Tensor, *rest: Any) -> Any:
+        """The same, which may write over the last argument."""
+        fastest = self._for(x, *rest)
+        return getattr(fastest, "over", fastest)(x, *rest)
+
+    def _for(self, x: Tensor, *rest: Any) -> Callable[..., Any]:
         key = (x.shape, torch.get_num_threads())
         fastest = self._fastest.get(key)
         if fastest is None:
             fastest = self._fastest[key] = self._run(x, *rest)
-        return fastest(x, *rest)
+        return fastest
 
     def _run(self, *args: Any) -> Callable[..., Any]:
         """Rounds in turn, so that what else the machine does hits all; the slow ones drop out.

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from halfstep.graph.liveness import owning
 from halfstep.graph.operators import is_removable, resolve, torch_value
 from halfstep.graph.program import Program, Step, TorchName
 from halfstep.graph.run import Hook, Plan, Walk, find
@@ -17,7 +18,10 @@ from halfstep.tensor import QTensor
 
 @dataclass(frozen=True)
 class Bound:
-    """What runs a step in place of its operator, and what it is called with."""
+    """What runs a step in place of its operator, and what it is called with.
+
+    A function may have a method ``over``: the same, but it may write over its last argument.
+    """
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -75,7 +79,7 @@ class Frozen:
         return made[2]
 
     def _plan(self, tensors: Mapping[str, Tensor]) -> Plan:
-        return Plan(*ready(self.program, tensors, self.bind))
+        return Plan(*ready(self.program, tensors, self.bind), owning=owning(self.program))
 
 
 def ready(

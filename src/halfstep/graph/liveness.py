@@ -1,4 +1,4 @@
-"""Without what nobody reads."""
+"""What nobody reads, and what nobody reads any more."""
 
 import dataclasses
 
@@ -32,3 +32,47 @@ def without_unread(program: Program) -> Program:
         parameters={name: path for name, path in program.parameters.items() if name in read},
         constants={name: value for name, value in program.constants.items() if name in read},
     )
+
+
+# Steps whose result lies in memory of its own, and that hand on nothing of what they are given.
+_FRESH = ("int.conv", "int.conv_transpose", "int.linear", "int.add", "int.max_pool")
+_RESIDUAL = 8
+
+
+def owning(program: Program) -> frozenset[str]:
+    """The convolutions that may write over their residual.
+
+    It has memory of its own then, and no reader after them.
+
+    >>> from halfstep.graph.liveness import owning
+    >>> from halfstep.graph.program import Input, Program, Step
+    >>> from halfstep.graph.trees import Branch, Value
+    >>> x, a, b = map(Value, "xab")
+    >>> def conv(name, x, residual):
+    ...     return Step(name, "int.conv", (x, *[None] * 7, residual, None, None, None))
+    >>> def program(*steps):
+    ...     return Program((Input(x, "uint8", 4),), Branch(dict, ("x",), (x,)), Value("b"), steps)
+    >>> owning(program(conv("a", x, None), conv("b", x, a)))
+    frozenset({'b'})
+    >>> owning(program(conv("a", x, None), conv("b", a, x)))
+    frozenset()
+    """
+    makers = {step.name: step.op for step in program.steps}
+    kept = {value.name for value in leaves(program.outputs) if isinstance(value, Value)}
+    readers: dict[str, list[Step]] = {}
+    for step in program.steps:
+        for value in step.reads():
+            readers.setdefault(value.name, []).append(step)
+
+    def is_last(step: Step, name: str) -> bool:
+        return readers[name][-1] is step and readers[name].count(step) == 1
+
+    found = set()
+    for step in program.steps:
+        held = step.args[_RESIDUAL] if step.op == "int.conv" else None
+        if not isinstance(held, Value) or held.name in kept or not is_last(step, held.name):
+            continue
+        ops = {makers.get(held.name), *(reader.op for reader in readers[held.name])}
+        if ops.issubset(_FRESH):
+            found.add(step.name)
+    return frozenset(found)

@@ -1,6 +1,6 @@
 """Running a program: one flat loop over functions and slots."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -26,9 +26,16 @@ class Plan:
     """
 
     def __init__(
-        self, program: Program, functions: Mapping[str, Callable[..., Any]] | None = None
+        self,
+        program: Program,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        *,
+        owning: Collection[str] = (),
     ) -> None:
-        """``functions`` run the steps of those names in place of their operators."""
+        """``functions`` run the steps of those names in place of their operators.
+
+        ``owning`` steps may write over their last argument, where nobody looks at values.
+        """
         run = {step.name: resolve(step.op) for step in program.steps} | dict(functions or {})
         self.program = program
         self._slots: dict[str, int] = {}
@@ -46,6 +53,10 @@ class Plan:
             (step, run[step.name], *self._readers(step), self._slot(step.name), dead)
             for step, names in zip(program.steps, program.last_use, strict=True)
             for dead in [[self._slot(name) for name in names]]
+        ]
+        self._quick = [
+            (step, getattr(f, "over", f) if step.name in owning else f, args, kwargs, slot, dead)
+            for step, f, args, kwargs, slot, dead in self._calls
         ]
         self._outputs = mapped(program.outputs, self._output)
         self._changes_grad_mode = any(step.op == GRAD_MODE for step in program.steps)
@@ -129,7 +140,8 @@ class Plan:
         return join(mapped(self._outputs, slots.__getitem__))
 
     def _loop(self, slots: list[Any], hook: Hook | None) -> None:
-        for step, function, args, kwargs, slot, dead in self._calls:
+        calls = self._quick if hook is None else self._calls
+        for step, function, args, kwargs, slot, dead in calls:
             if kwargs is None:
                 value = function(*args(slots))
             else:
