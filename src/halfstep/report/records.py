@@ -176,8 +176,7 @@ class Layer:
 
     value: the name of what it brings, by path; unique. layer: the module. op: such as "conv2d".
     runs: "int8", "dynamic int8", "int8 weights" or "float". why: as in the coverage.
-    depth: its place in the order of execution.
-    fused: the operators that run with it, such as ("add", "relu").
+    depth: its place in the order of execution. fused: the operators that run with it.
     operators: the values of all of them, by path, its own operator's first.
     reads: the values that it reads, by path.
     local: this layer alone quantized, on the inputs of the float model; None for layers that add
@@ -218,10 +217,10 @@ class Layer:
 
     @property
     def verdict(self) -> str:
-        """What a layer does to the model: "hurts itself", "inherits" or "fine".
+        """What a layer does to the model: it "hurts itself", "inherits", or is "fine".
 
-        A layer is fine above 30 dB accumulated. Else it hurts itself where its own error is at
-        least a quarter of all that has gathered, or is not finite, and inherits where it is less.
+        It is fine above 30 dB accumulated. Else it hurts itself where its own error is at least a
+        quarter of all that has gathered, or is not finite, and inherits where it is less.
         """
         if self.accumulated is None or self.accumulated.sqnr >= 30:
             return "fine"
@@ -272,8 +271,7 @@ class Findings:
     suggested_recipe: the recipe with the advice that was measured to help, and the output's
         ``suggested_sqnr`` with it; None where nothing is to be done.
     kept: the shortest list to keep in float, where a target was asked for.
-    notes: what concerns no single layer.
-    batches, samples: how much data it is measured on.
+    notes: what concerns no single layer. batches, samples: how much data it is measured on.
     before, after: bytes of the whole model. float_ms, ms: of one call, where timed.
     """
 
