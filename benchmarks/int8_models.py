@@ -54,7 +54,14 @@ def _ours(kind: str, engine: str) -> Callable[[Network, int], Call]:
                 network.model, network.calibration, progress=False, check="none"
             )
         else:
-            result = hs.ptq.quantize(network.model, recipe=hs.recipes.dynamic_int8())
+            # With data it is traced as a whole, so that other engines run it as well.
+            result = hs.ptq.quantize(
+                network.model,
+                network.calibration[:2],
+                hs.recipes.dynamic_int8(),
+                progress=False,
+                check="none",
+            )
         model = hs.deploy(result, engine, example=network.inputs)
         return lambda: model(*network.inputs)
 
