@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from halfstep.flows.progress import steps
 from halfstep.flows.trials import Trials
+from halfstep.report.advice import MEANS
 from halfstep.report.records import Advice
 from halfstep.spec.recipe import Recipe
 
@@ -51,6 +52,8 @@ class Advising:
         cures = [one for one in candidates if not one.keeps_float]
         self._take_best(_distinct(cures), _LEAST, lambda: True)
         self._take_best(kept, _LEAST_KEPT, lambda: trials.sqnr < _FINE)
+        if trials.sqnr < _FINE and not {*MEANS.remedies} & {*own.remedies}:
+            self._take(MEANS, self._gain(MEANS), _LEAST_KEPT)
         for one in candidates:
             if one.harm and not any(_is_same(one, other) for other in self._taken):
                 self._tell(one)

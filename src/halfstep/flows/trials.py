@@ -65,7 +65,10 @@ class Trials:
         The model as it is counts with the better of its own ranges and those of this data, which
         the one with remedies has.
         """
-        return self._anew(self._with(advice)) - max(self.sqnr, self._anew(self.recipe))
+        gain = self._anew(self._with(advice)) - self.sqnr
+        if gain <= 0:  # it would not be more beside other ranges, which take long to find
+            return gain
+        return min(gain, gain + self.sqnr - self._anew(self.recipe))
 
     def treats(self, advice: Advice) -> bool:
         """Whether the remedies of a piece of advice do anything to its layer."""
@@ -81,8 +84,10 @@ class Trials:
     def take(self, advice: Advice) -> None:
         """Go on from the model with this advice."""
         if advice.remedies:
-            self.variants = variants_of(self._result(self._with(advice)), self.data)
+            recipe = self._with(advice)
+            self.variants = variants_of(self._result(recipe), self.data)
             self.rules = ()
+            self._sqnrs[repr(self.recipe)] = self._anew(recipe)
         else:
             self.rules = self._with_rules(advice)
 

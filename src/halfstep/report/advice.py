@@ -12,11 +12,20 @@ from halfstep.report.ranges import SATURATED, SHARE, Ranges, RuleOf, lost, share
 from halfstep.report.records import Advice, Layer, Values
 from halfstep.report.words import percent
 from halfstep.spec import PerChannel, QSpec, Rule, int8
+from halfstep.spec.remedies import CorrectBias
 
 # Below this a layer's own error, in dB, or that at its end, is worth a look.
 _LOCAL, _GATHERED = 30.0, 20.0
 # A trouble of files, which no measurement on this engine shows: below all that one does.
 BIAS_OVERFLOW, _FILE_HARM = "bias overflow", 0.5
+# What no single layer shows.
+MEANS = Advice(
+    "",
+    "shifted means",
+    "rounding shifts the mean of what layers make, and that adds up from layer to layer",
+    "Correct the biases by what the means are off",
+    remedies=(CorrectBias(),),
+)
 _ROWS = QSpec(int8, PerChannel(0), symmetric=True)
 _TRANSPOSED = QSpec(int8, PerChannel(1), symmetric=True)
 
