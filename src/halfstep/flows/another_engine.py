@@ -1,17 +1,14 @@
 """The same model on another engine."""
 
-import copy
-
 from torch import nn
 
 from halfstep.graph.engine import Engine
-from halfstep.graph.product import Forward
+from halfstep.graph.product import Forward, sharing
 
 
 def with_engine(model: nn.Module, engine: Engine) -> nn.Module:
     """A quantized model on another engine: an object of its class that shares its tensors."""
-    tensors = [*model.parameters(), *model.buffers()]
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    twin = sharing(model)
     for module in twin.modules():
         forward = vars(module).get("forward")
         if isinstance(forward, Forward):

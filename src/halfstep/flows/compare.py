@@ -1,6 +1,5 @@
 """How far a quantized model is from its float one, and an engine from the reference."""
 
-import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from halfstep.errors import ArgumentTypeError
 from halfstep.graph.edges import Edge
 from halfstep.graph.engine import Engine, Runnable
-from halfstep.graph.product import Forward
+from halfstep.graph.product import Forward, sharing
 from halfstep.graph.program import Program, Step
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.run import Hook, Plan
@@ -184,8 +183,7 @@ def against_reference(model: nn.Module, reference: Engine) -> tuple[nn.Module, D
 
     It shares tensors and plans with the one that is given.
     """
-    tensors = [*model.parameters(), *model.buffers()]
-    twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    twin = sharing(model)
     difference = Difference()
     for module, other in zip(model.modules(), twin.modules(), strict=True):
         forward, copied = vars(module).get("forward"), vars(other).get("forward")

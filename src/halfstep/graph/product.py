@@ -68,6 +68,12 @@ def install(
         modules[path].__dict__["forward"] = Forward(modules[path], found, engine, lenient=lenient)
 
 
+def sharing(model: nn.Module) -> nn.Module:
+    """A copy of a model with the same parameters and buffers, whose modules run what they like."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+
+
 def put(model: nn.Module, path: str, value: Tensor) -> None:
     """Replace the parameter or buffer at a path, wherever in the model the same one is used."""
     old = find(model, path)

@@ -7,7 +7,6 @@ Python between modules, loops over what a model returns and several modules in o
 served, and what is noted is gone with the batch.
 """
 
-import copy
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from halfstep.graph.engine import Runnable
-from halfstep.graph.product import Forward, install
+from halfstep.graph.product import Forward, install, sharing
 from halfstep.graph.program import Program
 from halfstep.graph.run import Hook
 from halfstep.graph.trees import Branch, mapped
@@ -26,12 +25,6 @@ from halfstep.graph.trees import Branch, mapped
 Place: TypeAlias = tuple[str, int]
 # Runs a float program beside its other form, and returns what the float one does.
 Side: TypeAlias = Callable[[Branch], Any]
-
-
-def sharing(model: nn.Module) -> nn.Module:
-    """A copy of a model with the same parameters and buffers."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
 @dataclass
