@@ -1,6 +1,6 @@
 """Where the accuracy went: one call that measures a quantized model beside its float one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -104,7 +104,7 @@ def _explained(found: Origins, model: nn.Module, data: Data, asked: _Asked) -> E
     output, task = _measured(measuring, data, asked.metric)
     layers = measuring.layers()
     times = gains(preparation.original, found.model, data) if asked.timed else Gains()
-    layers = tuple(times.of(layer) for layer in layers)
+    layers = tuple(times.of(layer) for layer in _with_reasons(layers, found.result))
     advice = left_in_training(model, found.model, data, output)
     variants = None if found.result is None else variants_of(found.result, data)
     suggested = _suggested(variants, layers, data, output)
@@ -127,6 +127,14 @@ def _explained(found: Origins, model: nn.Module, data: Data, asked: _Asked) -> E
         float_ms=times.float_ms,
         ms=times.ms,
     )
+
+
+def _with_reasons(layers: tuple[Layer, ...], result: Result | None) -> Iterator[Layer]:
+    """The layers, with what the coverage says of them."""
+    rows = {row.value: row.why for row in result.coverage} if result is not None else {}
+    for layer in layers:
+        said = (rows.get(name, "") for name in (layer.operators or (layer.value,)))
+        yield replace(layer, why=next(filter(None, said), layer.why))
 
 
 def _measured(
