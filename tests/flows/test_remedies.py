@@ -280,3 +280,18 @@ def test_layers_whose_weights_are_cut_get_biases() -> None:
     (part,) = result.parts[""]
     assert len([name for name in part.program.constants if "bias_corrected" in name]) == 2
     assert result.summary.sqnr > ptq.quantize(Cut(), x, FOUR_BITS).summary.sqnr
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("remedies", [(BIAS,), EVERY], ids=["biases", "every"])
+def test_models_of_other_floats_are_corrected(
+    dtype: torch.dtype, remedies: tuple[hs.spec.remedies.Remedy, ...]
+) -> None:
+    """The simulation is given rounded values in the dtype that the model computes with."""
+    model, x = network().to(dtype), X.to(dtype)
+    result = ptq.quantize(model, x, static_int8().with_remedies(*remedies))
+    whys = [row.why for row in result.coverage if row.op in {"conv2d", "linear"}]
+    assert all("corrected" in why or "re-estimated" in why for why in whys)
+    assert result.model(x).dtype == dtype
+    assert result.summary.sqnr is not None
+    assert result.summary.sqnr > 20

@@ -75,7 +75,8 @@ class _Corrections:
     def _weight(self, name: str) -> Tensor:
         placement = self.part.placement
         spec, observer = placement.weights[name], placement.weight_observers.get(name)
-        return quantized_weight(self._tensor(name), spec, observer).floats()
+        w = self._tensor(name)
+        return quantized_weight(w, spec, observer).floats().to(w.dtype)
 
     def _tensor(self, name: str) -> Tensor:
         constant = self.part.program.constants.get(name)

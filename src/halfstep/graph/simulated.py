@@ -10,6 +10,7 @@ from halfstep.graph.kinds import kind_of, operands
 from halfstep.graph.liveness import without_unread
 from halfstep.graph.names import Names
 from halfstep.graph.program import Program, Step
+from halfstep.graph.program import Step, TorchName
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.regions import find_regions
 from halfstep.graph.support import Support
@@ -98,5 +99,14 @@ class _Simulation:
             codes, made = (self.names.fresh(f"{leaf.name}_{w}") for w in ("codes", "rounded"))
             self.steps.append(Step(codes, "int.quantize", (leaf, edge)))
             self.steps.append(Step(made, "int.dequantize", (Value(codes), edge)))
-            self.rounded[leaf.name] = Value(made)
+            self.rounded[leaf.name] = self.cast(Value(made), leaf.name)
         return self.rounded[leaf.name]
+
+    def cast(self, rounded: Value, name: str) -> Value:
+        """A rounded value, which is float32, in the dtype that the float model computes with."""
+        dtype = self.support.quantized.dtypes.get(name)
+        if dtype is None:
+            return rounded
+        made = self.names.fresh(f"{name}_cast")
+        self.steps.append(Step(made, "aten.to.dtype", (rounded, TorchName("dtype", dtype))))
+        return Value(made)
