@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -209,3 +210,59 @@ def test_no_value_is_kept() -> None:
     assert found.batches == 6
     assert max(counts) <= 3
     assert not any(tensor() is not None for tensor in alive)
+
+
+# --- Data that a model was not made for ----------------------------------------------------------
+
+
+def test_a_metric_on_batches_without_labels_is_refused() -> None:
+    """Also where nobody says how the model is run."""
+    with pytest.raises(hs.ArgumentError, match="a batch is a Tensor: give batches of"):
+        explained(mlp(), quantized(mlp()), X, metric=lambda y, labels: 1.0)
+
+
+def test_data_that_reach_further_than_the_calibration() -> None:
+    """The ranges are what they should be, of other data: one piece of advice says that."""
+    found = explained(mlp(), quantized(mlp(), X / 4), X)
+    first, *others = found.advice
+    assert first.cause == "activation clipping"
+    assert "more values like that" in first.evidence
+    assert "result.recalibrate(batches)" in first.action
+    assert not any(one.keeps_float for one in others)
+    again = quantized(mlp(), X / 4).recalibrate(X)
+    assert again.summary.sqnr == pytest.approx(found.suggested_sqnr, abs=1)
+
+
+def test_data_that_are_not_finite_bring_no_advice() -> None:
+    """No layer in float mends them; where they come from is said."""
+    batch = X.clone()
+    batch[0, 0] = float("nan")
+    found = explained(mlp(), quantized(mlp()), batch)
+    assert found.advice == ()
+    assert found.suggested_recipe is None
+    assert "the float model itself returns values that are not finite" in str(found)
+    json.loads(found.to_json(), parse_constant=pytest.fail)
+
+
+class Classes(nn.Sequential):
+    """A model that returns integers."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, features) to (N,)."""
+        classes: Tensor = super().forward(x).argmax(1)
+        return classes
+
+
+def test_an_output_of_integers_is_not_said_to_be_exact() -> None:
+    """The layers are compared, the output is not."""
+    model = Classes(*mlp())
+    text = str(explained(model, quantized(model), X))
+    assert "The output is not compared; what the layers lose is below." in text
+    assert "exact" not in text
+
+
+def test_a_batch_of_no_samples_says_nothing_of_the_model() -> None:
+    """Nothing was compared is another thing than no difference."""
+    found = explained(mlp(), quantized(mlp()), X[:0])
+    assert "Nothing was compared: the batches hold no values." in str(found)
+    assert "No difference" not in str(found)

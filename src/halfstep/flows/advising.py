@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from halfstep.flows.progress import steps
-from halfstep.flows.trials import Trials
+from halfstep.flows.trials import Trials, gained
 from halfstep.report.advice import MEANS
 from halfstep.report.records import Advice
 from halfstep.spec.recipe import Recipe
@@ -87,7 +87,7 @@ class Advising:
             return self.trials.by_remedies(advice)
         trial = replace(self.trials)
         trial.take(advice)
-        return trial.sqnr - self.trials.sqnr
+        return gained(trial.sqnr, self.trials.sqnr)
 
     def _steps(self, candidates: Sequence[Advice]) -> Iterable[Advice]:
         return steps(candidates, "advising", progress=self.trials.data.progress)

@@ -1,5 +1,6 @@
 """Where the accuracy went: one call that measures a quantized model beside its float one."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -7,7 +8,7 @@ from typing import Any, TypeAlias
 
 from torch import nn
 
-from halfstep.errors import ArgumentError
+from halfstep.errors import ArgumentError, NonFiniteError
 from halfstep.flows.advising import Advising, Suggested
 from halfstep.flows.batches import Batches, Forward
 from halfstep.flows.compare import floats
@@ -93,7 +94,17 @@ def explain(  # noqa: PLR0913  (one call is the whole flow)
 
 def _without_labels(model: nn.Module, batch: Any) -> Any:
     """All of a batch but its labels, as arguments."""
-    return model(*batch[:-1])
+    return model(*_labelled(batch)[:-1])
+
+
+def _labelled(batch: Any) -> Any:
+    """A batch that ends with its labels."""
+    if not isinstance(batch, tuple | list) or len(batch) < 2:
+        raise ArgumentError(
+            f"metric= takes labels, and a batch is a {type(batch).__name__}: give batches of "
+            "(inputs, labels)"
+        )
+    return batch
 
 
 def _explained(found: Origins, model: nn.Module, data: Data, asked: _Asked) -> Explanation:
@@ -161,12 +172,7 @@ def _run(data: Data, batch: Any, model: nn.Module) -> Any:
 
 def _score(metric: Metric, output: Any, batch: Any) -> float:
     """The metric of one batch, whose last item is the labels."""
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise ArgumentError(
-            f"metric= takes labels, and a batch is a {type(batch).__name__}: give batches of "
-            "(inputs, labels)"
-        )
-    found = metric(output, batch[-1])
+    found = metric(output, _labelled(batch)[-1])
     try:
         return float(found)
     except (TypeError, ValueError, RuntimeError):
@@ -179,11 +185,18 @@ def _score(metric: Metric, output: Any, batch: Any) -> float:
 def _suggested(
     variants: Variants | None, layers: tuple[Layer, ...], data: Data, output: Error
 ) -> Suggested:
-    """The advice that helps; none where nothing can be measured, or nothing differs."""
-    if variants is None or not output.noise or not data.kept:
+    """The advice that helps; none where nothing can be measured, or nothing differs.
+
+    Data in which values are not finite have no ranges, and are what is wrong.
+    """
+    is_known = math.isfinite(output.noise) or _is_finite(data)
+    if variants is None or not output.noise or not data.kept or not is_known:
         return Suggested()
     found = candidates(layers, rules_of(variants.preparation))
-    return Advising(Trials(variants, data)).suggested(found)
+    try:
+        return Advising(Trials(variants, data)).suggested(found)
+    except NonFiniteError:
+        return Suggested()
 
 
 def _kept(variants: Variants | None, target: Target, layers: tuple[Layer, ...]) -> Kept | None:
@@ -202,10 +215,17 @@ def _kept(variants: Variants | None, target: Target, layers: tuple[Layer, ...]) 
 def _notes(found: Origins, data: Data, output: Error) -> tuple[str, ...]:
     notes = []
     if not output.elements:
-        notes.append("the model returns no float tensors, so its output is not compared")
+        notes.append("the model returns no float values here, so its output is not compared")
+    if not math.isfinite(output.noise) and not _is_finite(data):
+        notes.append("the float model itself returns values that are not finite: look at the data")
     if len(data.kept) < data.count:
         notes.append(f"measured on the first {len(data.kept)} of {data.count} batches: no more fit")
     if found.result is None and output.noise:
         notes.append("no advice is measured: the recipe that this model was made by is not known")
     result = found.result
     return (*notes, *(result.coverage.notes if result is not None else ()))
+
+
+def _is_finite(data: Data) -> bool:
+    """Whether the float model returned only finite values."""
+    return all(bool(y.isfinite().all()) for _, expected in data.kept for y in expected)

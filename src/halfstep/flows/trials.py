@@ -57,7 +57,7 @@ class Trials:
             return []
         rules = [self.rules, *(self._with_rules(one) for one in several)]
         base, *found = noises(self.variants, self.variants.by(rules), self.data)
-        return [_of(noise) - _of(base) for noise in found]
+        return [gained(_of(noise), _of(base)) for noise in found]
 
     def by_remedies(self, advice: Advice) -> float:
         """The dB that the remedies of a piece of advice bring.
@@ -65,10 +65,11 @@ class Trials:
         The model as it is counts with the better of its own ranges and those of this data, which
         the one with remedies has.
         """
-        gain = self._anew(self._with(advice)) - self.sqnr
+        found = self._anew(self._with(advice))
+        gain = gained(found, self.sqnr)
         if gain <= 0:  # it would not be more beside other ranges, which take long to find
             return gain
-        return min(gain, gain + self.sqnr - self._anew(self.recipe))
+        return min(gain, gained(found, self._anew(self.recipe)))
 
     def treats(self, advice: Advice) -> bool:
         """Whether the remedies of a piece of advice do anything to its layer."""
@@ -121,6 +122,15 @@ class Trials:
                     check="none",
                 )
         return self._made[key]
+
+
+def gained(found: float, before: float) -> float:
+    """The dB between two SQNRs; none between equal ones, also where both are infinite.
+
+    >>> gained(30.0, 20.0), gained(-math.inf, -math.inf)
+    (10.0, 0.0)
+    """
+    return 0.0 if found == before else found - before
 
 
 def rules_of(preparation: Preparation) -> RuleOf:

@@ -46,13 +46,23 @@ def lost(findings: Findings) -> str:
     """What quantizing cost, in one sentence."""
     if not findings.layers and not findings.batches:
         return "Nothing was measured: the model has no layer that was traced."
+    if findings.layers and not _compared(findings):
+        return "Nothing was compared: the batches hold no values."
     if findings.is_equal:
         return "No difference: float and quantized model agree in every value that was compared."
+    if not findings.output.elements:
+        return "The output is not compared; what the layers lose is below."
     sqnr = findings.output.sqnr
     if math.isnan(sqnr) or sqnr == -math.inf:
         return "The output is not comparable: it holds values that are not finite, or is all noise."
     share = 100 * math.sqrt(10 ** (-sqnr / 10))
     return f"The output has an SQNR of {decibels(sqnr)}: the error is {share:.2g} % of the signal."
+
+
+def _compared(findings: Findings) -> int:
+    """How many values were compared, of the output and of all layers."""
+    measured = [layer.accumulated for layer in findings.layers if layer.accumulated is not None]
+    return sum(error.elements for error in (findings.output, *measured))
 
 
 def starts(findings: Findings) -> str:
@@ -64,8 +74,11 @@ def starts(findings: Findings) -> str:
         return "No layer falls below 30 dB by an error of its own: the loss is spread over all."
     first = min(hurting, key=lambda layer: layer.depth)
     own = decibels(None if first.local is None else first.local.sqnr)
-    more = f", and {len(hurting) - 1} more hurt themselves" * (len(hurting) > 1)
-    return f"It starts at {name_of(first)} ({first.op}), which alone is at {own}{more}."
+    others = len(hurting) - 1
+    more = f", and {others} more {'hurts itself' if others == 1 else 'hurt themselves'}"
+    return (
+        f"It starts at {name_of(first)} ({first.op}), which alone is at {own}{more * (others > 0)}."
+    )
 
 
 def figures(findings: Findings) -> list[tuple[str, str]]:

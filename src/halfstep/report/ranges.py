@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from halfstep.observe import HistogramObserver, MinMaxObserver, PercentileObserver
 from halfstep.report.records import Advice, Layer, Values
-from halfstep.report.words import number, percent
+from halfstep.report.words import counted, number, percent
 from halfstep.spec import Rule
 from halfstep.spec.remedies import Equalize, Smooth
 
@@ -17,6 +17,8 @@ RuleOf: TypeAlias = Callable[[str], Rule | None]
 
 # A source that brings this share of a layer's error is a cause.
 SHARE = 0.25
+# One that brings this share is one of many that are alike.
+_TOGETHER = 0.01
 # Clipping this share of the values is more than the tail that percentile ranges cut on purpose.
 SATURATED = 2e-3
 # The range of all values over that of nearly all, to be cut; and to be left out of integers.
@@ -24,6 +26,8 @@ _TAIL, _HUGE, _NEARLY_ALL = 3.0, 8.0, 0.999
 # From this spread on the median channel is left with two of 256 codes, whatever the output shows.
 _LOST = 128.0
 _CLIPPED, _RARE = "activation clipping", "outlier values"
+_WHOLE = "Find its range by the smallest and the largest value"
+_FURTHER = "Calibrate on data that reach as far as these: result.recalibrate(batches)"
 _NORMS = ("layer_norm", "rms_norm", "native_layer_norm")
 _SMOOTH = "Move the outliers into the weights that read them, by smoothing", (Smooth(),)
 _EQUALIZE = "Share the range between neighbouring layers, by equalization", (Equalize(),)
@@ -54,18 +58,13 @@ class Ranges:
                 yield _Found(values, own, name, side="input", is_made=maker is not None)
 
     def together(self) -> Iterator[Advice]:
-        """Advice to cut off what is rare in all values at once, as it runs through a model."""
-        every = (
-            advice
-            for layer in self._layers
-            for found in self._found_by(layer)
-            for advice in list(_tail(found))[-1:]
-        )
-        several = list(every)
-        rules = {rule.match: rule for one in several for rule in one.rules}
-        if len(rules) > 1:
-            evidence = f"{several[0].evidence}; {len(rules) - 1} more values are like that"
-            yield replace(several[0], evidence=evidence, rules=tuple(rules.values()))
+        """Advice for all values at once, as these troubles run through a model.
+
+        The data reach further than those that ranges were found on; or what is rare is cut off.
+        """
+        every = [(layer, found) for layer in self._layers for found in self._found_by(layer)]
+        yield from _all([one for each in every for one in _clipped(*each, least=_TOGETHER)])
+        yield from _all([one for _, found in every for one in list(_tail(found))[-1:]])
 
     def left_out(self) -> Iterator[Advice]:
         """Advice to keep in float all that reads a value which few codes are left for."""
@@ -136,23 +135,45 @@ class _Found:
         """What it is of the layer."""
         return "output" if self.is_made else "input"
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its range is already that from the smallest to the largest value."""
+        observer = self.rule.observer
+        return observer is None or observer is MinMaxObserver or type(observer) is MinMaxObserver
+
     def advice(self, cause: str, evidence: str, action: str, observer: type) -> Advice:
         """To find the range in another way."""
         rules = (replace(self.rule, observer=observer),)
         return Advice(self.layer, cause, evidence, action, rules)
 
 
+def _all(several: Sequence[Advice]) -> Iterator[Advice]:
+    """The rules of several pieces of advice as one, if there are several."""
+    rules = {rule.match: rule for one in several for rule in one.rules}
+    if len(rules) > 1:
+        evidence = f"{several[0].evidence}; {counted(len(rules) - 1, 'more value')} like that"
+        yield replace(several[0], evidence=evidence, rules=tuple(rules.values()))
+
+
 def _range(layer: Layer, found: _Found) -> Iterator[Advice]:
+    yield from _clipped(layer, found, least=SHARE)
+    if share(layer, f"{found.side} rounding") > SHARE:
+        yield from _tail(found)
+
+
+def _clipped(layer: Layer, found: _Found, *, least: float) -> Iterator[Advice]:
+    """Advice for a range that leaves out too much, though it may be that of all data it saw.
+
+    least: the share of the layer's error that clipping brings.
+    """
     values, part = found.values, share(layer, f"{found.side} clipping")
-    if values.saturated > SATURATED and part > SHARE:
+    if values.saturated > SATURATED and part > least:
         evidence = (
             f"{percent(values.saturated)} of its {found.name} lies outside of {span(values)}, and "
             f"it reaches from {number(values.low)} to {number(values.high)}"
         )
-        action = "Find its range by the smallest and the largest value"
+        action = _FURTHER if found.is_whole else _WHOLE
         yield found.advice(_CLIPPED, evidence, action, MinMaxObserver)
-    if share(layer, f"{found.side} rounding") > SHARE:
-        yield from _tail(found)
 
 
 def _tail(found: _Found) -> Iterator[Advice]:
