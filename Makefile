@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Two workers: more fight over the threads that torch and the kernels use themselves.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Two workers, and one thread in each: threads that wait for one another while the other worker has
+# their core take ten times as long. Tests of several threads ask for them.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=40
 # Everything but what builds wheels, reads real models or looks at the repository itself.
 WITHOUT_KERNELS := src $(filter-out tests/house tests/examples,$(wildcard tests/*))
 
@@ -55,7 +56,7 @@ fix: $(INSTALLED)
 # Pages by themselves: their examples build on one another, so that no two workers may share one.
 test: check
 	$(PYTEST) tests src
-	$(BIN)/python -m pytest -q docs README.md README.ja.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q docs README.md README.ja.md
 	HALFSTEP_NATIVE=0 $(PYTEST) -m 'not models' $(WITHOUT_KERNELS)
 
 bench: $(INSTALLED)
