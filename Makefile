@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Two workers, and one thread in each: threads that wait for one another while the other worker has
 # their core take ten times as long. Tests of several threads ask for them.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=40
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 # Everything but what builds wheels, reads real models or looks at the repository itself.
 WITHOUT_KERNELS := src $(filter-out tests/house tests/examples,$(wildcard tests/*))
 

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from halfstep.cli.demo.network import FILE, accuracy, load_digits
 from halfstep.flows.ship import load
@@ -13,15 +12,7 @@ from halfstep.formats import load_tensors
 from tests.cli.commands import run
 
 MOST_BYTES = 300_000
-MOST_SECONDS = 15
-TIMED = """
-import time
-from halfstep.cli import main
-try:
-    main()
-finally:
-    print(time.process_time())
-"""
+MAIN = "from halfstep.cli import main; main()"
 
 
 def test_what_is_shipped_is_small_and_works() -> None:
@@ -53,13 +44,11 @@ def test_the_demo_shows_integers_and_what_they_cost(
 
 @pytest.mark.slow
 def test_the_demo_is_a_program(tmp_path: Path) -> None:
-    """It needs no more processor time than it may take, and nothing but a folder."""
+    """It needs nothing but a folder, and warns of nothing."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", TIMED, "demo", tmp_path],
+        [sys.executable, "-W", "error", "-c", MAIN, "demo", tmp_path],
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    seconds = float(done.stdout.splitlines()[-1]) / torch.get_num_threads()
-    assert seconds < MOST_SECONDS

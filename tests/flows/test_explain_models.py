@@ -135,3 +135,34 @@ def test_every_model_of_the_zoo_is_explained(name: str, recipe: str) -> None:
     for layer in found.layers:
         if layer.split is not None and layer.local is not None:
             assert layer.split.total == pytest.approx(layer.local.noise, rel=1e-2, abs=1e-9)
+
+
+class Biases(nn.Module):
+    """A layer that has no bias, and one that is called twice, so that two calls share its bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bare, self.twice = nn.Linear(6, 6, bias=False), nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(N, 6) to (N, 6)."""
+        y: torch.Tensor = self.twice(torch.relu(self.twice(self.bare(x))))
+        return y
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["result", "file"])
+def test_biases_that_only_the_corrected_model_has(tmp_path: Path, is_file: bool) -> None:  # noqa: FBT001
+    """They are no other program; what they correct is in the split, which is the local error."""
+    torch.manual_seed(0)
+    model = Biases().eval()
+    recipe = RECIPES["static"].with_remedies(hs.remedies.CorrectBias())
+    made: Any = quantized(model, X, recipe)
+    assert [row.why for row in made.coverage if row.op == "linear"] == ["bias corrected"] * 3
+    if is_file:
+        hs.save(made, tmp_path / "a.halfstep")
+        made = hs.load(tmp_path / "a.halfstep")
+    found = explained(model, made, X, recipe=recipe)
+    assert [one.layer for one in found.layers if one.local] == ["bare", "twice", "twice"]
+    for one in found.layers:
+        if one.local is not None and one.split is not None:
+            assert one.split.total == pytest.approx(one.local.noise, rel=1e-3)

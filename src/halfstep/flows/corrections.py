@@ -32,7 +32,8 @@ from halfstep.spec import PerChannel, PerGroup
 from halfstep.spec.recipe import Recipe
 from halfstep.spec.remedies import CorrectBias, ReestimateBatchNorm
 
-_LAYERS = ("linear", "conv", "conv_transpose")
+# What has a bias, in the place of the third argument.
+CORRECTED_LAYERS = ("linear", "conv", "conv_transpose")
 _GROUPS_OF_TRANSPOSED = 6
 
 
@@ -87,7 +88,12 @@ class _Corrections:
     def _axis(self, step: Step) -> int | None:
         """The channels of what a layer brings, if it is one with integers for its weight."""
         kind, decision = kind_of(step), self.part.placement.decisions.get(step.name)
-        if kind is None or kind.name not in _LAYERS or decision is None or decision.weight is None:
+        if (
+            kind is None
+            or kind.name not in CORRECTED_LAYERS
+            or decision is None
+            or decision.weight is None
+        ):
             return None
         bias, program = step.args[2], self.part.program
         if bias is not None and not {bias.name} & (program.parameters.keys() | program.constants):

@@ -221,7 +221,10 @@ def _notes(found: Origins, data: Data, output: Error) -> tuple[str, ...]:
     if len(data.kept) < data.count:
         notes.append(f"measured on the first {len(data.kept)} of {data.count} batches: no more fit")
     if found.result is None and output.noise:
-        notes.append("no advice is measured: the recipe that this model was made by is not known")
+        notes.append(
+            "no advice is measured: it needs the recipe that this model was made by, and the "
+            "result of hs.ptq.quantize itself where that corrects biases or batch norms"
+        )
     result = found.result
     return (*notes, *(result.coverage.notes if result is not None else ()))
 

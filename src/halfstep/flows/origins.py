@@ -1,13 +1,13 @@
 """The float model of a quantized one, traced anew where it is not at hand, and checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError
-from halfstep.flows.corrections import asks_for_inputs
+from halfstep.flows.corrections import CORRECTED_LAYERS, asks_for_inputs
 from halfstep.flows.coverage import Coverage
 from halfstep.flows.data import Data
 from halfstep.flows.order import is_ours, order
@@ -15,9 +15,12 @@ from halfstep.flows.origin import Preparation
 from halfstep.flows.preparation import in_layers, sharing, traced
 from halfstep.flows.result import Result, parts_of
 from halfstep.flows.summary import Summary
+from halfstep.graph.kinds import kind_of
 from halfstep.graph.product import install
-from halfstep.graph.program import Program
+from halfstep.graph.program import Program, Step
 from halfstep.graph.quantized import Decision, Execution, Quantized
+from halfstep.graph.run import find
+from halfstep.graph.trees import Value
 from halfstep.report.measure import Pair
 from halfstep.spec.recipe import Recipe
 from halfstep.spec.recipes import dynamic_int8
@@ -105,8 +108,9 @@ def _pairs(preparation: Preparation, model: nn.Module) -> Iterator[Pair]:
             )
         quantized = remaining[part.path].pop(0)
         program = quantized.program if isinstance(quantized, Quantized) else quantized
-        check_same(part.program, program, part.path)
-        yield Pair(part.path, part.program, quantized)
+        expected = with_biases(part.program, program, preparation.work.get_submodule(part.path))
+        check_same(expected, program, part.path)
+        yield Pair(part.path, expected, quantized)
     if left := [path for path, several in remaining.items() if several]:
         raise ArgumentError(
             f"the quantized model computes {left[0] or 'the whole model'} as a program, and the "
@@ -126,6 +130,33 @@ def _beside(one: Preparation, other: Preparation) -> tuple[nn.Module, tuple[Pair
         pairs.append(Pair(part.path, part.program, twin.program, runs=part.runs))
     install(model, programs)
     return model, tuple(pairs)
+
+
+def with_biases(program: Program, found: Program, module: nn.Module) -> Program:
+    """The float program with a bias in the places where remedies gave one to the quantized one.
+
+    It is zero where the layer has none, and else what it was: a bias that other layers share.
+    """
+    given, constants = {step.name: step for step in found.steps}, dict(program.constants)
+
+    def biased(step: Step) -> Step:
+        kind, other = kind_of(step), given.get(step.name)
+        if kind is None or kind.name not in CORRECTED_LAYERS or other is None:
+            return step
+        own, made = step.args[2], other.args[2]
+        if made == own or not isinstance(made, Value) or made.name not in found.constants:
+            return step
+        zero = torch.zeros_like(found.constants[made.name])
+        constants[made.name] = zero if own is None else _tensor(program, own.name, module)
+        return replace(step, args=(*step.args[:2], made, *step.args[3:]))
+
+    steps = tuple(biased(step) for step in program.steps)
+    return replace(program, steps=steps, constants=constants)
+
+
+def _tensor(program: Program, name: str, module: nn.Module) -> Tensor:
+    known = program.constants.get(name)
+    return find(module, program.parameters[name]).detach() if known is None else known
 
 
 def check_same(expected: Program, found: Program, path: str = "") -> None:
