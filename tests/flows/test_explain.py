@@ -69,6 +69,13 @@ def test_another_float_model_than_the_results_is_refused(name: str) -> None:
     assert said in str(raised.value)
 
 
+def test_another_step_than_the_results_is_named() -> None:
+    """The tensors are the same ones, what is computed with them is not."""
+    other = changed(lambda model: model.__setitem__(1, nn.Tanh()))
+    with pytest.raises(hs.ArgumentError, match=r"aten\.tanh.*aten\.relu"):
+        explained(other, quantized(mlp()), X)
+
+
 def test_another_step_than_the_files_is_named(tmp_path: Path) -> None:
     """A file has no float model, so its program is compared."""
     hs.save(quantized(mlp()), tmp_path / "a.halfstep")

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from halfstep.errors import ArgumentError
+from halfstep.flows.compare import floats
 from halfstep.flows.corrections import CORRECTED_LAYERS, asks_for_inputs
 from halfstep.flows.coverage import Coverage
-from halfstep.flows.data import Data
+from halfstep.flows.data import Data, copied
 from halfstep.flows.order import is_ours, order
 from halfstep.flows.origin import Preparation
 from halfstep.flows.preparation import in_layers, sharing, traced
@@ -53,6 +54,7 @@ def origins(
     """
     if isinstance(other, Result) and other.preparation is not None:
         _check_state(model, other.preparation.original)
+        _check_code(model, other.preparation.original, data)
         pairs = tuple(_pairs(other.preparation, other.model))
         return Origins(other.preparation, other.model, pairs, other)
     found = other.model if isinstance(other, Result) else other
@@ -120,8 +122,7 @@ def _pairs(preparation: Preparation, model: nn.Module) -> Iterator[Pair]:
 
 def _beside(one: Preparation, other: Preparation) -> tuple[nn.Module, tuple[Pair, ...]]:
     """Another float model that runs its programs, and the programs of both."""
-    if [part.path for part in one.parts] != [part.path for part in other.parts]:
-        raise ArgumentError("the two models compute other modules: one is no form of the other")
+    _check_paths(one, other)
     model, pairs = sharing(other.work), []
     programs: dict[str, list[Program]] = {}
     for part, twin in zip(one.parts, other.parts, strict=True):
@@ -169,6 +170,27 @@ def check_same(expected: Program, found: Program, path: str = "") -> None:
                 f"the models do not match{f' in {path}' if path else ''}: the float one has "
                 f"`{one}` where the other has `{other}`. Give the model that it was quantized from"
             )
+
+
+def _check_code(given: nn.Module, original: nn.Module, data: Data) -> None:
+    """Raise ``ArgumentError`` that shows the first step that differs, where outputs do.
+
+    Only then both are traced, which takes longer than to run them once.
+    """
+    if data.is_function:
+        return
+    one, other = (floats(data.run(model, copied(data.first))) for model in (given, original))
+    if len(one) == len(other) and all(map(torch.equal, one, other)):
+        return
+    found = [traced(model, order(model, None, has_data=True), data) for model in (given, original)]
+    _check_paths(*found)
+    for part, twin in zip(found[0].parts, found[1].parts, strict=True):
+        check_same(part.program, twin.program, part.path)
+
+
+def _check_paths(one: Preparation, other: Preparation) -> None:
+    if [part.path for part in one.parts] != [part.path for part in other.parts]:
+        raise ArgumentError("the two models compute other modules: one is no form of the other")
 
 
 def _check_state(given: nn.Module, original: nn.Module) -> None:
