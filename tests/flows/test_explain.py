@@ -102,6 +102,12 @@ def test_another_float_model_of_the_same_program_is_compared() -> None:
     assert 30 < errors["2"] < 50
 
 
+def test_what_is_no_model_is_refused() -> None:
+    """Such as the path of a file."""
+    with pytest.raises(hs.ArgumentTypeError, match=r"quantized is a str: give what hs\.ptq"):
+        explained(mlp(), "a.halfstep", X)
+
+
 # --- Data ----------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from halfstep.errors import ArgumentError
+from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.flows.compare import floats
 from halfstep.flows.corrections import CORRECTED_LAYERS, asks_for_inputs
 from halfstep.flows.coverage import Coverage
@@ -50,8 +50,13 @@ def origins(
 
     recipe: what the other was made by, if it is no result.
 
-    Raises ``ArgumentError`` that names the first difference, where one is no form of the other.
+    Raises ``ArgumentError`` that names the first difference, where one is no form of the other, and
+    ``ArgumentTypeError`` for what is no model.
     """
+    if not isinstance(other, Result | nn.Module):
+        raise ArgumentTypeError(
+            f"quantized is a {type(other).__name__}: give what hs.ptq.quantize returned, or a model"
+        )
     if isinstance(other, Result) and other.preparation is not None:
         _check_state(model, other.preparation.original)
         _check_code(model, other.preparation.original, data)

@@ -9,8 +9,7 @@ from torch import Tensor
 from halfstep.graph.kinds import kind_of, operands
 from halfstep.graph.liveness import without_unread
 from halfstep.graph.names import Names
-from halfstep.graph.program import Program, Step
-from halfstep.graph.program import Step, TorchName
+from halfstep.graph.program import Program, Step, TorchName
 from halfstep.graph.quantized import Quantized
 from halfstep.graph.regions import find_regions
 from halfstep.graph.support import Support

@@ -1,6 +1,7 @@
 """An explanation in a terminal: worst first, at most 100 columns, without colors in plain text."""
 
 import io
+import math
 from typing import TYPE_CHECKING
 
 from halfstep.report.columns import shortened, size
@@ -172,4 +173,5 @@ def _kept(findings: Findings) -> "Iterator[RenderableType]":
     yield ""
     yield _text(f"To keep in float, for the target: {kept.target}", "bold")
     yield _text(", ".join(kept.layers) or "nothing needs to be kept")
-    yield _text(f"This {met} it: {kept.reached:.4g}. It costs {size(kept.bytes)}{time}.")
+    reached = "no error" if kept.reached == math.inf else f"{kept.reached:.4g}"
+    yield _text(f"This {met} it: {reached}. It costs {size(kept.bytes)}{time}.")
