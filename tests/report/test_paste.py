@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 import halfstep as hs
@@ -38,6 +39,25 @@ def test_remedies_run_as_printed() -> None:
     smoothed = BASE.with_remedies(hs.remedies.Smooth(0.7), hs.remedies.CorrectBias())
     for recipe in (smoothed, smoothed.with_rules(hs.Rule("fc", keep_float=True))):
         assert run(to_python(recipe, BASE)) == recipe
+
+
+@pytest.mark.parametrize(
+    "base",
+    [hs.recipes.dynamic_int8(), hs.recipes.weight_only(), hs.recipes.weight_only(hs.int4, 32)],
+    ids=lambda base: str(base.name),
+)
+def test_halfsteps_own_recipes_need_no_result(base: Recipe) -> None:
+    """They are made by their names, as where a file was explained."""
+    recipe = base.with_rules(hs.Rule("fc", keep_float=True))
+    text = to_python(recipe, base)
+    assert "result" not in text
+    assert run(text) == recipe
+
+
+def test_a_recipe_that_only_has_such_a_name() -> None:
+    """It is written in full."""
+    recipe = Recipe("weight_only(int4)", [hs.Rule("fc", keep_float=True)])
+    assert run(to_python(recipe, BASE)) == recipe
 
 
 def test_ones_own_recipe_is_that_of_the_result() -> None:

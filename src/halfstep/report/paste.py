@@ -1,11 +1,15 @@
 """A recipe as Python that a user can paste after ``import halfstep as hs``."""
 
 import ast
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from halfstep.spec import Rule
+from halfstep.spec import QDType, Rule
 from halfstep.spec.recipe import Recipe
-from halfstep.spec.recipes import dynamic_int8, static_int8
+from halfstep.spec.recipes import dynamic_int8, static_int8, weight_only
+
+# The name that ``weight_only`` gives its recipes.
+_WEIGHT_ONLY = re.compile(r"weight_only\(int(?P<bits>[2-8])(, group_size=(?P<size>[2-9]|[1-9]\d+))?\)")
 
 
 def to_python(recipe: Recipe, base: Recipe) -> str:
@@ -17,9 +21,9 @@ def to_python(recipe: Recipe, base: Recipe) -> str:
         hs.Rule('conv1', keep_float=True),
     )
     """
-    for start, name in ((_named(recipe), f"hs.recipes.{recipe.name}()"), (base, "result.recipe")):
-        added = None if start is None else _added(recipe, start)
-        if start is not None and added is not None:
+    for name, start in (*_named(recipe), ("result.recipe", base)):
+        added = _added(recipe, start)
+        if added is not None:
             more = _call("with_rules", [_source(rule) for rule in added])
             extra = recipe.remedies[len(start.remedies) :]
             return f"recipe = {name}{more}" + _call("with_remedies", list(map(_source, extra)))
@@ -35,10 +39,16 @@ def rules_to_python(rules: Sequence[Rule]) -> str:
     return "\n".join(map(_source, rules))
 
 
-def _named(recipe: Recipe) -> Recipe | None:
+def _named(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
     """The recipe of Halfstep's own that a recipe begins with, which needs no result at hand."""
-    known = (make() for make in (static_int8, dynamic_int8))
-    return next((one for one in known if one.name == recipe.name), None)
+    for make in (static_int8, dynamic_int8):
+        if recipe.name == make.__name__:
+            yield f"hs.recipes.{recipe.name}()", make()
+    found = _WEIGHT_ONLY.fullmatch(recipe.name)
+    if found is not None:
+        dtype = QDType.with_bits(int(found["bits"]), signed=True)
+        size = None if found["size"] is None else int(found["size"])
+        yield f"hs.recipes.{recipe.name.replace('(', '(hs.')}", weight_only(dtype, size)
 
 
 def _added(recipe: Recipe, base: Recipe) -> tuple[Rule, ...] | None:
