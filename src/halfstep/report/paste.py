@@ -9,7 +9,9 @@ from halfstep.spec.recipe import Recipe
 from halfstep.spec.recipes import dynamic_int8, static_int8, weight_only
 
 # The name that ``weight_only`` gives its recipes.
-_WEIGHT_ONLY = re.compile(r"weight_only\(int(?P<bits>[2-8])(, group_size=(?P<size>[2-9]|[1-9]\d+))?\)")
+_WEIGHT_ONLY = re.compile(
+    r"weight_only\(int(?P<bits>[2-8])(, group_size=(?P<size>[2-9]|[1-9]\d+))?\)"
+)
 
 
 def to_python(recipe: Recipe, base: Recipe) -> str:
