@@ -279,3 +279,49 @@ def test_a_batch_of_no_samples_says_nothing_of_the_model() -> None:
     found = explained(mlp(), quantized(mlp()), X[:0])
     assert "Nothing was compared: the batches hold no values." in str(found)
     assert "No difference" not in str(found)
+
+
+class Masked(nn.Linear):
+    """A layer of whose outputs some are minus infinity, as in attention."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, features) to (N, features)."""
+        return super().forward(x).masked_fill(torch.arange(self.out_features) > 2, float("-inf"))
+
+
+def test_infinities_that_both_models_return_are_no_error() -> None:
+    """Neither in the summary of the result, nor in what advice is measured by."""
+    torch.manual_seed(0)
+    model = Masked(6, 4).eval()
+    result = quantized(model, X, hs.recipes.weight_only(hs.int4))
+    found = explained(model, result, X)
+    assert result.summary.sqnr == pytest.approx(found.output.sqnr)
+    assert [one.cause for one in found.advice] == ["weights of 4 bits"]
+    assert found.suggested_sqnr is not None
+    assert found.suggested_sqnr > found.output.sqnr + 10
+
+
+class Branching(nn.Module):
+    """Its code depends on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 6) to (N, 6)."""
+        y: Tensor = self.a(x) if bool(x.sum() > 0) else self.b(x)
+        return y
+
+
+def test_what_runs_as_python_is_said() -> None:
+    """With its reason, as all that stays float; a function counts no samples."""
+    model = Branching().eval()
+
+    def run(one: nn.Module) -> Any:
+        return [one(X.abs())]
+
+    text = str(explained(model, quantized(model, run), run))
+    assert "the model: its Python code depends on the values of a tensor" in text
+    assert "b: it was not called when the model ran" in text
+    assert "measured on 1 batch\n" in text

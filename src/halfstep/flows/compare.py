@@ -45,8 +45,9 @@ class Noise:
         if [one.shape for one in expected] != [one.shape for one in found]:
             return
         for one, other in zip(expected, found, strict=True):
-            self.signal += float(one.double().square().sum())
-            self.noise += float((one.double() - other.double()).square().sum())
+            signal, noise = _sums(one.double(), other.double())
+            self.signal += signal
+            self.noise += noise
         self.pairs += len(expected)
         self.batches += 1
 
@@ -54,6 +55,14 @@ class Noise:
     def sqnr(self) -> float | None:
         """In dB; None where nothing was compared."""
         return sqnr_of(self.signal, self.noise) if self.pairs else None
+
+
+def _sums(y: Tensor, other: Tensor) -> tuple[float, float]:
+    """Signal and noise; what is infinite in both, as where a mask is, counts for neither."""
+    alike = (y == other) & y.isinf()
+    if alike.any():
+        y, other = y[~alike], other[~alike]
+    return float(y.square().sum()), float((y - other).square().sum())
 
 
 @dataclass(frozen=True)

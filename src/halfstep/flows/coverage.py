@@ -17,6 +17,8 @@ _TIMED = ("layer", "op", "runs as", "before", "after", "float ms", "ms", "why")
 _NOTICED_MS = 0.01
 FLOAT = "float"
 FOLDED = "folded"
+# The operator of a module that runs its own code.
+PYTHON = "(Python)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 
-from halfstep.flows.coverage import FLOAT, FOLDED, Coverage, Row
+from halfstep.flows.coverage import FLOAT, FOLDED, PYTHON, Coverage, Row
 from halfstep.flows.integers import bytes_of
 from halfstep.flows.parts import Part, joined
 from halfstep.graph.capture import Region
@@ -30,7 +30,7 @@ def coverage_of(
     """
     seen: set[int] = set()
     rows = [row for part in parts for row in _rows(part, models, seen)]
-    python = [Row(r.path, "(Python)", FLOAT, r.reason) for r in regions if not r.programs]
+    python = [Row(r.path, PYTHON, FLOAT, r.reason) for r in regions if not r.programs]
     return Coverage((*python, *rows), tuple(notes))
 
 

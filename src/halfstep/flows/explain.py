@@ -12,6 +12,7 @@ from halfstep.errors import ArgumentError, NonFiniteError
 from halfstep.flows.advising import Advising, Suggested
 from halfstep.flows.batches import Batches, Forward
 from halfstep.flows.compare import floats
+from halfstep.flows.coverage import PYTHON
 from halfstep.flows.data import Data, copied, samples_in
 from halfstep.flows.gains import Gains, cost, gains
 from halfstep.flows.integers import state_bytes
@@ -132,7 +133,7 @@ def _explained(found: Origins, model: nn.Module, data: Data, asked: _Asked) -> E
         task=task,
         notes=_notes(found, data, output),
         batches=len(data.kept),
-        samples=sum(samples_in(batch) for batch, _ in data.kept),
+        samples=0 if data.is_function else sum(samples_in(batch) for batch, _ in data.kept),
         before=state_bytes(preparation.original),
         after=state_bytes(found.model),
         float_ms=times.float_ms,
@@ -225,8 +226,11 @@ def _notes(found: Origins, data: Data, output: Error) -> tuple[str, ...]:
             "no advice is measured: it needs the recipe that this model was made by, and the "
             "result of hs.ptq.quantize itself where that corrects biases or batch norms"
         )
-    result = found.result
-    return (*notes, *(result.coverage.notes if result is not None else ()))
+    if found.result is not None:
+        rows = found.result.coverage
+        notes += [f"{row.layer or 'the model'}: {row.why}" for row in rows if row.op == PYTHON]
+        notes += rows.notes
+    return tuple(notes)
 
 
 def _is_finite(data: Data) -> bool:

@@ -12,6 +12,7 @@ from halfstep.report.words import (
     milliseconds,
     name_of,
     number,
+    times_faster,
     times_smaller,
 )
 
@@ -98,7 +99,5 @@ def figures(findings: Findings) -> list[tuple[str, str]]:
         shown.append(("size", f"{both} ({times_smaller(before, after)} times smaller)"))
     if findings.float_ms is not None and findings.ms is not None:
         both = f"{milliseconds(findings.float_ms)} in float, {milliseconds(findings.ms)} quantized"
-        shown.append(
-            ("time", f"{both} ({times_smaller(findings.float_ms, findings.ms)} times faster)")
-        )
+        shown.append(("time", f"{both} ({times_faster(findings.float_ms, findings.ms)})"))
     return shown

@@ -71,6 +71,17 @@ def times_smaller(before: float, after: float) -> str:
     return f"{before / after:.2f}" if after else "1.00"
 
 
+def times_faster(before: float, after: float, times: str = " times") -> str:
+    """How much faster, or slower, something became.
+
+    >>> times_faster(3.0, 2.0), times_faster(2.0, 3.0), times_faster(3.0, 2.0, " ×")
+    ('1.50 times faster', '1.50 times slower', '1.50 × faster')
+    """
+    if after > before:
+        return f"{times_smaller(after, before)}{times} slower"
+    return f"{times_smaller(before, after)}{times} faster"
+
+
 def change(before: float, after: float) -> str:
     """A metric before and after, with its change.
 
@@ -105,4 +116,6 @@ def measured_on(findings: Findings) -> str:
     if not findings.batches:
         return "measured on no data"
     batches = counted(findings.batches, "batch", "batches")
+    if not findings.samples:  # none, or nobody knows: a function ran the model
+        return f"measured on {batches}"
     return f"measured on {counted(findings.samples, 'sample')} in {batches}"

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from halfstep.report.columns import size
 from halfstep.report.headline import worst_first
 from halfstep.report.records import Error, Findings, Layer
-from halfstep.report.words import cosine, decibels, milliseconds, name_of, number, times_smaller
+from halfstep.report.words import (
+    cosine,
+    decibels,
+    milliseconds,
+    name_of,
+    number,
+    times_faster,
+    times_smaller,
+)
 
 _NONE = "–"
 
@@ -83,9 +91,9 @@ def tiles(findings: Findings) -> list[Tile]:
             Tile("Size", size(after_bytes), f"{size(before_bytes)} in float: {ratio} × smaller")
         )
     if findings.float_ms is not None and findings.ms is not None:
-        ratio = times_smaller(findings.float_ms, findings.ms)
+        ratio = times_faster(findings.float_ms, findings.ms, " ×")
         slow = milliseconds(findings.float_ms)
-        shown.append(Tile("Time", milliseconds(findings.ms), f"{slow} in float: {ratio} × faster"))
+        shown.append(Tile("Time", milliseconds(findings.ms), f"{slow} in float: {ratio}"))
     return shown
 
 
