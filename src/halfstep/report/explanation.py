@@ -32,7 +32,7 @@ class Explanation(Findings):
     >>> print(found)
     Net, recipe mine, engine torch, measured on 2 samples in 1 batch
     The output has an SQNR of 20.0 dB: the error is 10 % of the signal.
-    No layer falls below 30 dB by an error of its own: the loss is spread over all.
+    No layer stands out by an error of its own: the loss is spread over all.
       output SQNR  20.0 dB
       cosine       1.000000
       max error    0.2

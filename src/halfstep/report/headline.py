@@ -72,7 +72,7 @@ def starts(findings: Findings) -> str:
     if findings.is_equal:
         return ""
     if not hurting:
-        return "No layer falls below 30 dB by an error of its own: the loss is spread over all."
+        return "No layer stands out by an error of its own: the loss is spread over all."
     first = min(hurting, key=lambda layer: layer.depth)
     own = decibels(None if first.local is None else first.local.sqnr)
     others = len(hurting) - 1
