@@ -57,7 +57,7 @@ fix: $(INSTALLED)
 test: check
 	$(PYTEST) tests src
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q docs README.md README.ja.md
-	HALFSTEP_NATIVE=0 $(PYTEST) -m 'not models' $(WITHOUT_KERNELS)
+	HALFSTEP_NATIVE=0 $(PYTEST) -m 'not models and not zoo' $(WITHOUT_KERNELS)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/tensor_ops.py

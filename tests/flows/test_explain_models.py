@@ -114,6 +114,7 @@ def test_the_model_that_was_given_stays_as_it_is() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.zoo
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.filterwarnings("ignore::halfstep.errors.HalfstepWarning")
 @pytest.mark.parametrize("recipe", RECIPES)

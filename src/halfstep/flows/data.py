@@ -74,9 +74,14 @@ class Data:
         return tree_map_only(Tensor, lambda one: one[:count], self.first)
 
     def run(self, model: nn.Module, batch: Any) -> Any:
-        """Run the model on a batch, in eval mode and without gradients."""
+        """Run the model on a batch, in eval mode and without gradients.
+
+        On a copy of it: a model may change its input, which is the user's.
+        """
         with inference(model):
-            return self.batches(model) if self.is_function else run(model, batch, self.forward)
+            if self.is_function:
+                return self.batches(model)
+            return run(model, copied(batch), self.forward)
 
     def run_ahead(self, model: nn.Module) -> None:
         """Run the model on as many batches as there is room for; ``run_all`` sees them again."""
@@ -85,7 +90,7 @@ class Data:
             return
         room = MOST_BYTES
         for batch in steps(self._ahead(), "looking ahead", progress=self.progress):
-            self.run(model, copied(batch))
+            self.run(model, batch)
             room -= sum(one.nbytes for one in _tensors(batch))
             if room <= 0:
                 break
@@ -102,8 +107,8 @@ class Data:
         room = MOST_BYTES
         for batch in steps(self._every(), self.title, progress=self.progress):
             room -= sum(one.nbytes for one in _tensors(batch))
-            # Cloned, since a model may change its input.
             own = copied(batch) if room > 0 else None
+            # A model may change its input, which is the user's.
             expected = floats(self.run(model, batch))
             self.count += 1
             room -= sum(one.nbytes for one in expected)
@@ -120,7 +125,7 @@ class Data:
         """
         kept = self.kept if samples is None else self._few(samples)
         for batch, expected in steps(kept, title, progress=self.progress):
-            yield expected, floats(self.run(model, copied(batch)))
+            yield expected, floats(self.run(model, batch))
 
     def _few(self, samples: int) -> list[tuple[Any, list[Tensor]]]:
         """The first batches that were kept."""
@@ -136,8 +141,8 @@ class Data:
         sample = self.samples(1)
         if sample is not None:
             with suppress(HalfstepError):  # the first dimension may be none of a batch
-                return floats(self.run(model, copied(sample)))
-        return floats(self.run(model, copied(self.first)))
+                return floats(self.run(model, sample))
+        return floats(self.run(model, self.first))
 
     def _every(self) -> Iterable[Any]:
         return [None] if self.is_function else itertools.chain(self._first, self._rest)

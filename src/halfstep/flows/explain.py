@@ -13,7 +13,7 @@ from halfstep.flows.advising import Advising, Suggested
 from halfstep.flows.batches import Batches, Forward
 from halfstep.flows.compare import floats
 from halfstep.flows.coverage import PYTHON
-from halfstep.flows.data import Data, copied, samples_in
+from halfstep.flows.data import Data, samples_in
 from halfstep.flows.gains import Gains, cost, gains
 from halfstep.flows.integers import state_bytes
 from halfstep.flows.origins import Origins, origins
@@ -168,7 +168,7 @@ def _measured(
 
 
 def _run(data: Data, batch: Any, model: nn.Module) -> Any:
-    return data.run(model, copied(batch))
+    return data.run(model, batch)
 
 
 def _score(metric: Metric, output: Any, batch: Any) -> float:

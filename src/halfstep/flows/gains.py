@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import nn
 
-from halfstep.flows.data import Data, copied
+from halfstep.flows.data import Data
 from halfstep.flows.result import engine_of
 from halfstep.flows.step_times import StepTime, step_times
 from halfstep.flows.timing import medians
@@ -40,7 +40,7 @@ def gains(float_model: nn.Module, model: nn.Module, data: Data) -> Gains:
     batch = data.first if sample is None else sample
 
     def call(one: nn.Module) -> object:
-        return data.run(one, copied(batch))
+        return data.run(one, batch)
 
     whole = medians(
         {"float": partial(call, float_model), "as it is": partial(call, model)}, _SECONDS

@@ -10,7 +10,7 @@ from halfstep.errors import ArgumentError, ArgumentTypeError
 from halfstep.flows.compare import floats
 from halfstep.flows.corrections import CORRECTED_LAYERS, asks_for_inputs
 from halfstep.flows.coverage import Coverage
-from halfstep.flows.data import Data, copied
+from halfstep.flows.data import Data
 from halfstep.flows.order import is_ours, order
 from halfstep.flows.origin import Preparation
 from halfstep.flows.preparation import in_layers, sharing, traced
@@ -184,7 +184,7 @@ def _check_code(given: nn.Module, original: nn.Module, data: Data) -> None:
     """
     if data.is_function:
         return
-    one, other = (floats(data.run(model, copied(data.first))) for model in (given, original))
+    one, other = (floats(data.run(model, data.first)) for model in (given, original))
     if len(one) == len(other) and all(map(torch.equal, one, other)):
         return
     found = [traced(model, order(model, None, has_data=True), data) for model in (given, original)]

@@ -50,5 +50,5 @@ def _sqnr(model: nn.Module, quantized: nn.Module, data: Data) -> float:
             twin.get_submodule(name).training = _uses_batch(one)
         with torch.no_grad():
             expected = floats(run(twin, copied(batch), data.forward))
-        noise.add(expected, floats(data.run(quantized, copied(batch))))
+        noise.add(expected, floats(data.run(quantized, batch)))
     return float("nan") if noise.sqnr is None else noise.sqnr
