@@ -12,7 +12,18 @@ TRACES = {
     "a folder beside the repository": r"\.\./sha" + r"red\b|\bsha" + r"red/(?:design|models)\b",
     "a registry host": r"py" + r"pi\.org|pythonhos" + r"ted|download\.pyto" + r"rch",
 }
-BINARY = {".bin", ".halfstep", ".npy", ".npz", ".onnx", ".pb", ".pt", ".pth", ".safetensors"}
+BINARY = {
+    ".bin",
+    ".halfstep",
+    ".npy",
+    ".npz",
+    ".onnx",
+    ".pb",
+    ".png",
+    ".pt",
+    ".pth",
+    ".safetensors",
+}
 
 
 def traces(text: str) -> list[str]:
