@@ -136,7 +136,8 @@ def rescaled(weight: QTensor, factors: Tensor | None) -> QTensor:
 
     >>> import halfstep as hs, torch
     >>> from halfstep.flows.integers import rescaled
-    >>> rescaled(hs.quantize(torch.ones(2, 1), hs.int8, axis=0), torch.tensor([1.0, 3.0])).floats()
+    >>> ones = hs.quantize(torch.ones(2, 1), hs.int8, axis=0)
+    >>> rescaled(ones, torch.tensor([1.0, 3.0])).floats().round()
     tensor([[1.],
             [3.]])
     """
