@@ -81,12 +81,10 @@ def _put_plans(forward: Forward, plans: Sequence[Runnable]) -> None:
 
 
 @dataclass(frozen=True)
-class _Noting:
-    """A plan that notes what it is given."""
+class _Around:
+    """A plan that does something of its own where another would run."""
 
     inner: Runnable
-    place: Place
-    noted: Noted
 
     @property
     def program(self) -> Program:
@@ -97,6 +95,14 @@ class _Noting:
         """Whether it is for arguments of this kind."""
         return self.inner.takes(given)
 
+
+@dataclass(frozen=True)
+class _Noting(_Around):
+    """A plan that notes what it is given."""
+
+    place: Place
+    noted: Noted
+
     def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
         """Note the arguments, and run."""
         self.noted.add(self.place, given)
@@ -104,20 +110,10 @@ class _Noting:
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _Beside(_Around):
     """A plan that runs a float program beside its other form."""
 
-    inner: Runnable
     side: Side
-
-    @property
-    def program(self) -> Program:
-        """The float program."""
-        return self.inner.program
-
-    def takes(self, given: Branch) -> bool:
-        """Whether it is for arguments of this kind."""
-        return self.inner.takes(given)
 
     def run(self, module: nn.Module, given: Branch, hook: Hook | None = None) -> Any:
         """What the float program returns."""
