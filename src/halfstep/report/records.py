@@ -92,8 +92,7 @@ class Histogram:
 class Values:
     """One quantized tensor: its format, its values, and where they lie in it.
 
-    name: the parameter's path, or the value's. shape: of the whole tensor.
-    spec: the format, as text.
+    name: the parameter's path, or the value's. shape: of the whole tensor. spec: as text.
     scale, zero_point: all of them, flat; for an edge one of each; none where rows find their own.
     low, high: the smallest and the largest value seen, in float.
     grid_low, grid_high: what the format reaches, (qmin - zero_point) * scale and for qmax; of many
